@@ -1,0 +1,226 @@
+"""Items to bytes: the payload of a record, appended to a buffer that the caller owns.
+
+Invariant: what is appended is JSON that `protocol.validity` accepts and that reads back as
+the item was; anything else raises `ItemNotEncodable` and leaves the buffer as it was.
+msgspec writes; where it would change a value (NaN becomes null) or can't (lone surrogates,
+integers beyond 64 bits) the rule decides.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from protocol.errors import InvalidLine, ItemNotEncodable
+from protocol.items import CODEX_TYPES, RawItem, RolloutItem
+from protocol.validity import parse_value, require_shallow
+
+__all__ = ["ItemKind", "compact_json", "encode_item", "encode_payload", "encode_value", "kind_of"]
+
+
+def _plain_value(value: object) -> object:
+    """A subclass of a JSON type (a `ThreadId`, say) is written as that type."""
+    for base in (str, bool, int, float):
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(f"objects of type {type(value).__name__} have no JSON form")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain_value)
+_encode: Callable[[Any], bytes] = _encoder.encode
+encode_into = _encoder.encode_into
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+
+
+class ItemKind(NamedTuple):
+    """What the hot path must know of an item's class, worked out once a class."""
+
+    envelope: bytes
+    """`,"type":"…","payload":`: the part of the envelope between number and payload."""
+    envelope_unnumbered: bytes
+    """The same for a line without ordinal: it follows the timestamp directly."""
+    numbered: bool
+    """Codex's own types carry an ordinal, ours none: Codex would reuse it (FORMAT.md, Ordinals)."""
+    plain: bool
+    """True if the annotations rule out floats and free nesting: nothing needs to be searched."""
+    record_type: str
+
+
+def kind_of(item: RolloutItem) -> ItemKind:
+    """The kind of an item. Raises `ItemNotEncodable` if it is no `RolloutItem`."""
+    cls = type(item)
+    if cls is RawItem:
+        return _raw_kind(item.record_type)
+    kind = _kinds.get(cls)
+    if kind is None:
+        if not isinstance(item, RolloutItem):
+            raise ItemNotEncodable(
+                f"{type(item).__name__} is no RolloutItem; wrap it with RolloutItem.raw(type, payload)"
+            )
+        kind = _kinds[cls] = _make_kind(cls.record_type, plain=_is_plain(cls))
+    return kind
+
+
+_kinds: dict[type, ItemKind] = {}
+_raw_kinds: dict[str, ItemKind] = {}
+
+
+def _raw_kind(record_type: str) -> ItemKind:
+    kind = _raw_kinds.get(record_type)
+    if kind is None:
+        if not isinstance(record_type, str) or not record_type:
+            raise ItemNotEncodable("its type must be a text that is not empty")
+        kind = _make_kind(record_type, plain=False)
+        if len(_raw_kinds) < 1024:  # types come from callers: bounded
+            _raw_kinds[record_type] = kind
+    return kind
+
+
+def _make_kind(record_type: str, *, plain: bool) -> ItemKind:
+    tail = b'"type":%b,"payload":' % encode_value(record_type)
+    return ItemKind(b"," + tail, b'",' + tail, record_type in CODEX_TYPES, plain, record_type)
+
+
+def _is_plain(cls: type) -> bool:
+    return _plain_type(inspect.type_info(cls), set())
+
+
+def _plain_type(info: inspect.Type, seen: set[type]) -> bool:
+    if isinstance(info, inspect.StructType):
+        if info.cls in seen:
+            return False  # recursive: may nest freely
+        return all(_plain_type(each.type, seen | {info.cls}) for each in info.fields)
+    if isinstance(info, inspect.UnionType):
+        return all(_plain_type(each, seen) for each in info.types)
+    if isinstance(info, inspect.ListType | inspect.VarTupleType):
+        return _plain_type(info.item_type, seen)
+    if isinstance(info, inspect.DictType):
+        return _plain_type(info.value_type, seen)
+    return isinstance(
+        info,
+        inspect.StrType | inspect.IntType | inspect.BoolType | inspect.NoneType | inspect.LiteralType | inspect.EnumType,
+    )
+
+
+def encode_payload(item: RolloutItem, buffer: bytearray, kind: ItemKind) -> None:
+    """Append the payload of `item` to `buffer`.
+
+    Raises:
+        ItemNotEncodable: it holds NaN or Infinity, nests deeper than 127 levels, refers to itself,
+            or holds an object that JSON has no form for. The buffer is as it was.
+    """
+    start = len(buffer)
+    try:
+        _append_payload(item, buffer, kind, start)
+    except BaseException:
+        del buffer[start:]
+        raise
+
+
+def _append_payload(item: RolloutItem, buffer: bytearray, kind: ItemKind, start: int) -> None:
+    payload = item.payload if type(item) is RawItem else item
+    if isinstance(payload, bytes | bytearray | memoryview):
+        buffer += compact_json(bytes(payload), kind.record_type)
+        return
+    try:
+        encode_into(payload, buffer, -1)
+    except (UnicodeEncodeError, OverflowError):
+        del buffer[start:]
+        buffer += _encode_by_json(payload, kind.record_type)
+    except RecursionError:
+        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=kind.record_type) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise ItemNotEncodable(str(error), item_type=kind.record_type) from error
+    if kind.plain:
+        return
+    # msgspec writes NaN and Infinity as null: where no null stands, none was there.
+    if buffer.find(b"null", start) >= 0 and _holds_nan(msgspec.to_builtins(payload, str_keys=True, enc_hook=_plain_value)):
+        raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=kind.record_type)
+    _require_shallow_payload(buffer[start:], kind.record_type)
+
+
+def _require_shallow_payload(payload: bytes | bytearray, record_type: str) -> None:
+    try:
+        require_shallow(b"[" + payload + b"]")  # the envelope is a level of its own
+    except InvalidLine as error:
+        raise ItemNotEncodable(error.detail, item_type=record_type) from None
+
+
+def _holds_nan(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_holds_nan(each) for each in value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(_holds_nan(each) for each in value)
+    return False
+
+
+def _encode_by_json(value: Any, record_type: str | None = None) -> bytes:
+    """The fallback: json writes any integer, and lone surrogates become `\\udXXX` escapes."""
+    try:
+        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_value)
+        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except RecursionError:
+        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=record_type) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise ItemNotEncodable(str(error), item_type=record_type) from error
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode()
+
+
+def encode_value(value: Any) -> bytes:
+    """Any value as compact JSON bytes, by the same rules as a payload."""
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return _encode_by_json(value)
+
+
+def compact_json(data: bytes, record_type: str | None = None) -> bytes:
+    """Validate encoded JSON and drop the white space between its tokens; numbers keep their text."""
+    try:
+        compacted = msgspec.json.format(data, indent=-1)
+        parse_needed = not compacted.isascii()
+    except (msgspec.DecodeError, RecursionError):
+        compacted, parse_needed = _STRING_OR_SPACE.sub(rb"\1", data), True
+    try:
+        if parse_needed:
+            parse_value(compacted)
+            _refuse_constants(compacted)
+        require_shallow(b"[" + compacted + b"]")  # the envelope is a level of its own
+    except InvalidLine as error:
+        raise ItemNotEncodable(f"its payload is no JSON: {error.detail}", item_type=record_type) from None
+    return compacted
+
+
+def _refuse_constants(data: bytes) -> None:
+    if b"NaN" in data or b"Infinity" in data:
+        json.loads(data, parse_constant=_refuse_constant, parse_int=len)
+
+
+def _refuse_constant(name: str) -> None:
+    raise InvalidLine("not_json", f"it holds {name}, which JSON has no form for")
+
+
+def encode_item(item: RolloutItem, *, timestamp: str, ordinal: int | None = None) -> bytes:
+    """One whole line with its newline, for an item that no recorder numbers and stamps.
+
+    Raises:
+        ItemNotEncodable: see `encode_payload`.
+    """
+    kind = kind_of(item)
+    buffer = bytearray(b'{"timestamp":"%b' % timestamp.encode())
+    buffer += kind.envelope_unnumbered if ordinal is None else b'","ordinal":%d%b' % (ordinal, kind.envelope)
+    encode_payload(item, buffer, kind)
+    buffer += b"}\n"
+    return bytes(buffer)
+
+
