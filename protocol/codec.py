@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,13 +18,24 @@ from msgspec import inspect
 
 from protocol.errors import InvalidLine, ItemNotEncodable
 from protocol.items import CODEX_TYPES, RawItem, RolloutItem
-from protocol.validity import parse_value, require_shallow
+from protocol.validity import NESTING_MAX, SHALLOW_BYTES, parse_value, require_shallow
 
-__all__ = ["ItemKind", "compact_json", "encode_item", "encode_payload", "encode_value", "kind_of"]
+__all__ = [
+    "ItemKind",
+    "compact_json",
+    "encode_into",
+    "encode_item",
+    "encode_payload",
+    "encode_value",
+    "kind_of",
+    "kinds",
+]
 
 
 def _plain_value(value: object) -> object:
     """A subclass of a JSON type (a `ThreadId`, say) is written as that type."""
+    if isinstance(value, msgspec.Raw):
+        return parse_value(bytes(value))
     for base in (str, bool, int, float):
         if isinstance(value, base):
             return base(value)
@@ -33,11 +43,12 @@ def _plain_value(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain_value)
-_encode: Callable[[Any], bytes] = _encoder.encode
 encode_into = _encoder.encode_into
 
+_ENCODED = (bytes, bytearray, memoryview, msgspec.Raw)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+# Possessive: a long string costs no backtracking stack.
+_STRING_OR_SPACE = re.compile(rb'("(?:[^"\\]++|\\.)*+")|[ \t\r\n]+')
 
 
 class ItemKind(NamedTuple):
@@ -50,8 +61,11 @@ class ItemKind(NamedTuple):
     numbered: bool
     """Codex's own types carry an ordinal, ours none: Codex would reuse it (FORMAT.md, Ordinals)."""
     plain: bool
-    """True if the annotations rule out floats and free nesting: nothing needs to be searched."""
+    """True if the class checks its values, and its annotations rule out floats and free nesting:
+    nothing needs to be searched."""
     record_type: str
+    binds: bool
+    """True if the recorder must fill in thread and turn (`RolloutItem.needs_binding`)."""
 
 
 def kind_of(item: RolloutItem) -> ItemKind:
@@ -59,17 +73,19 @@ def kind_of(item: RolloutItem) -> ItemKind:
     cls = type(item)
     if cls is RawItem:
         return _raw_kind(item.record_type)
-    kind = _kinds.get(cls)
+    kind = kinds.get(cls)
     if kind is None:
         if not isinstance(item, RolloutItem):
             raise ItemNotEncodable(
                 f"{type(item).__name__} is no RolloutItem; wrap it with RolloutItem.raw(type, payload)"
             )
-        kind = _kinds[cls] = _make_kind(cls.record_type, plain=_is_plain(cls))
+        kind = kinds[cls] = _make_kind(
+            cls.record_type, plain=cls.checks_values and _is_plain(cls), binds=cls.needs_binding
+        )
     return kind
 
 
-_kinds: dict[type, ItemKind] = {}
+kinds: dict[type, ItemKind] = {}
 _raw_kinds: dict[str, ItemKind] = {}
 
 
@@ -84,9 +100,9 @@ def _raw_kind(record_type: str) -> ItemKind:
     return kind
 
 
-def _make_kind(record_type: str, *, plain: bool) -> ItemKind:
+def _make_kind(record_type: str, *, plain: bool, binds: bool = False) -> ItemKind:
     tail = b'"type":%b,"payload":' % encode_value(record_type)
-    return ItemKind(b"," + tail, b'",' + tail, record_type in CODEX_TYPES, plain, record_type)
+    return ItemKind(b"," + tail, b'",' + tail, record_type in CODEX_TYPES, plain, record_type, binds)
 
 
 def _is_plain(cls: type) -> bool:
@@ -106,7 +122,12 @@ def _plain_type(info: inspect.Type, seen: set[type]) -> bool:
         return _plain_type(info.value_type, seen)
     return isinstance(
         info,
-        inspect.StrType | inspect.IntType | inspect.BoolType | inspect.NoneType | inspect.LiteralType | inspect.EnumType,
+        inspect.StrType
+        | inspect.IntType
+        | inspect.BoolType
+        | inspect.NoneType
+        | inspect.LiteralType
+        | inspect.EnumType,
     )
 
 
@@ -119,39 +140,47 @@ def encode_payload(item: RolloutItem, buffer: bytearray, kind: ItemKind) -> None
     """
     start = len(buffer)
     try:
-        _append_payload(item, buffer, kind, start)
+        _append(item.payload if type(item) is RawItem else item, buffer, kind.record_type, plain=kind.plain)
     except BaseException:
         del buffer[start:]
         raise
 
 
-def _append_payload(item: RolloutItem, buffer: bytearray, kind: ItemKind, start: int) -> None:
-    payload = item.payload if type(item) is RawItem else item
-    if isinstance(payload, bytes | bytearray | memoryview):
-        buffer += compact_json(bytes(payload), kind.record_type)
+def _append(value: Any, buffer: bytearray, record_type: str | None, *, plain: bool) -> None:
+    if isinstance(value, _ENCODED):
+        buffer += compact_json(bytes(value), record_type)
         return
+    start = len(buffer)
     try:
-        encode_into(payload, buffer, -1)
+        encode_into(value, buffer, -1)
     except (UnicodeEncodeError, OverflowError):
         del buffer[start:]
-        buffer += _encode_by_json(payload, kind.record_type)
+        buffer += _encode_by_json(value, record_type)
     except RecursionError:
-        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=kind.record_type) from None
+        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=record_type) from None
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise ItemNotEncodable(str(error), item_type=kind.record_type) from error
-    if kind.plain:
+        raise ItemNotEncodable(str(error), item_type=record_type) from error
+    if plain:
         return
     # msgspec writes NaN and Infinity as null: where no null stands, none was there.
-    if buffer.find(b"null", start) >= 0 and _holds_nan(msgspec.to_builtins(payload, str_keys=True, enc_hook=_plain_value)):
-        raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=kind.record_type)
-    _require_shallow_payload(buffer[start:], kind.record_type)
+    if buffer.find(b"null", start) >= 0:
+        _refuse_nan(value, record_type)
+    if buffer.find(b"\n", start) >= 0:  # only a `Raw` that the value holds can bring one
+        raise ItemNotEncodable("it holds a newline outside a string", item_type=record_type)
+    if len(buffer) - start >= SHALLOW_BYTES - 2:
+        _refuse_deep(buffer[start:], record_type)
 
 
-def _require_shallow_payload(payload: bytes | bytearray, record_type: str) -> None:
+def _refuse_deep(payload: bytes | bytearray, record_type: str | None) -> None:
     try:
-        require_shallow(b"[" + payload + b"]")  # the envelope is a level of its own
+        require_shallow(payload, NESTING_MAX - 1)  # the envelope is a level of its own
     except InvalidLine as error:
         raise ItemNotEncodable(error.detail, item_type=record_type) from None
+
+
+def _refuse_nan(value: Any, record_type: str | None) -> None:
+    if _holds_nan(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_value)):
+        raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=record_type)
 
 
 def _holds_nan(value: Any) -> bool:
@@ -176,12 +205,15 @@ def _encode_by_json(value: Any, record_type: str | None = None) -> bytes:
     return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode()
 
 
-def encode_value(value: Any) -> bytes:
-    """Any value as compact JSON bytes, by the same rules as a payload."""
-    try:
-        return _encode(value)
-    except (UnicodeEncodeError, OverflowError):
-        return _encode_by_json(value)
+def encode_value(value: Any, record_type: str | None = None) -> bytes:
+    """Any value as compact JSON bytes, by the same rules as a payload (bytes are encoded JSON).
+
+    Raises:
+        ItemNotEncodable: see `encode_payload`.
+    """
+    buffer = bytearray()
+    _append(value, buffer, record_type, plain=type(value) is str)
+    return bytes(buffer)
 
 
 def compact_json(data: bytes, record_type: str | None = None) -> bytes:
@@ -195,7 +227,7 @@ def compact_json(data: bytes, record_type: str | None = None) -> bytes:
         if parse_needed:
             parse_value(compacted)
             _refuse_constants(compacted)
-        require_shallow(b"[" + compacted + b"]")  # the envelope is a level of its own
+        require_shallow(compacted, NESTING_MAX - 1)  # the envelope is a level of its own
     except InvalidLine as error:
         raise ItemNotEncodable(f"its payload is no JSON: {error.detail}", item_type=record_type) from None
     return compacted
@@ -222,5 +254,3 @@ def encode_item(item: RolloutItem, *, timestamp: str, ordinal: int | None = None
     encode_payload(item, buffer, kind)
     buffer += b"}\n"
     return bytes(buffer)
-
-

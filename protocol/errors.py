@@ -153,7 +153,9 @@ class RecorderClosed(RolloutError):
     code = "recorder_closed"
 
     def __init__(self, *, path: PathText, reason: str = "closed") -> None:
-        super().__init__(f"the recorder of {_text(path)} is {reason}", hint="Open the rollout again", path=path)
+        super().__init__(
+            f"the recorder of {_text(path)} is {reason}", hint="Open the rollout again", path=path
+        )
         self.reason = reason
 
 
@@ -386,7 +388,9 @@ class UnwrittenItems(RolloutWriteError):
         unwritten: bytes,
         pending_items: int,
     ) -> None:
-        where = f"kept in {_text(kept_path)}" if kept_path is not None else "carried by this error (.unwritten)"
+        where = (
+            f"kept in {_text(kept_path)}" if kept_path is not None else "carried by this error (.unwritten)"
+        )
         super().__init__(
             path=path,
             operation="close",

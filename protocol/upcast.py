@@ -1,2 +1,5 @@
 from protocol.line import RolloutLine
-def upcast_line(line, data): return line
+
+
+def upcast_line(line, data):
+    return line

@@ -1,0 +1,73 @@
+"""The command line of the benches: `python -m benches writer [--json] [--rounds N] [--quick] [--big]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from benches.report import Row, machine_row, print_rows
+
+BENCHES = ("writer", "codec", "read", "start")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benches", description="Costs as ratios to limits of the same run."
+    )
+    parser.add_argument("bench", choices=BENCHES)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--rounds", type=int, default=None, help="interleaved rounds; the median counts (7)")
+    parser.add_argument(
+        "--quick", action="store_true", help="small and short: shows that it runs, not how fast"
+    )
+    parser.add_argument("--big", action="store_true", help="writer: also append to a file of 1 GB")
+    parser.add_argument(
+        "--dir", type=Path, default=Path(tempfile.gettempdir()), help="where the files are written"
+    )
+    return parser.parse_args()
+
+
+async def rows_of(options: argparse.Namespace) -> AsyncIterator[Row]:
+    """Run the bench that was asked for. Only that one is imported: imports cost time and memory."""
+    rounds = options.rounds or (1 if options.quick else 7)
+    if options.bench == "writer":
+        from benches.writer import Sizes, writer_rows
+
+        sizes = Sizes.quick() if options.quick else Sizes()
+        async for row in writer_rows(options.dir, rounds=rounds, sizes=sizes, big=options.big):
+            yield row
+        return
+    for row in await _short_bench(options, rounds):
+        yield row
+
+
+async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
+    if options.bench == "codec":
+        from benches.codec import codec_rows
+
+        return await codec_rows(rounds=rounds, items=2_000 if options.quick else 200_000)
+    if options.bench == "read":
+        from benches.read import read_rows
+
+        return await read_rows(
+            options.dir, rounds=rounds, file_bytes=1_000_000 if options.quick else 50_000_000
+        )
+    from benches.start import start_rows
+
+    return await start_rows(rounds=rounds)
+
+
+async def main() -> None:
+    """Print the machine, then the rows."""
+    options = parse_arguments()
+    print_rows([machine_row(options.dir)], as_json=options.json)
+    rows = [row async for row in rows_of(options)]
+    print_rows(rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,268 @@
+"""The core of a recorder: pending queue, writer and sink of one rollout, put together.
+
+Invariant: what a new file begins with, and what goes before the first record of an old one,
+is decided here and nowhere else (FORMAT.md, Meta line and Opening). Everything here blocks;
+the handles call it off their loops.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable
+from typing import NamedTuple
+
+from protocol.codec import encode_item
+from protocol.errors import NotARollout, RolloutExists, RolloutUnreadable, ThreadNotFound
+from protocol.ids import ThreadId
+from protocol.items import RolloutItem, bind
+from protocol.meta import SessionMeta
+from protocol.timestamps import format_timestamp, now_ms
+from rollout.append_state import AppendState, scan_for_append
+from rollout.config import RecorderConfig
+from rollout.file_lock import lock_rollout
+from rollout.file_sink import FileSink
+from rollout.kept import keep_unwritten
+from rollout.paths import RolloutName
+from rollout.pending import Pending
+from rollout.service import Service
+from rollout.syscalls import FileCalls
+from rollout.writer import Writer
+
+__all__ = ["Core", "create_core", "open_core"]
+
+# The types whose turn id later items are bound to.
+_TURN_STARTED = ("task_started", "turn_started")
+
+
+class Core(NamedTuple):
+    """One rollout being written."""
+
+    path: str
+    thread_id: str
+    pending: Pending
+    writer: Writer
+
+
+class _Binder:
+    """Fills in thread and turn where an item leaves them open; remembers the turn that began last."""
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+        self._turn_id: str | None = None
+
+    def __call__(self, item: RolloutItem) -> RolloutItem:
+        return bind(item, self._thread_id, self._turn_id)
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+    return os.path.abspath(os.fspath(path))
+
+
+def create_core(
+    path: str | os.PathLike[str],
+    meta: SessionMeta | None,
+    *,
+    config: RecorderConfig,
+    service: Service,
+    calls: FileCalls | None = None,
+    lock: bool = True,
+    fence: Callable[[], None] | None = None,
+) -> Core:
+    """Begin a rollout. Nothing is written yet: the file appears with the first record, or by `persist`.
+
+    Raises:
+        RolloutExists: something that is not empty stands at the path.
+        NotARollout: the file's name carries another thread id than the meta line.
+    """
+    path = _absolute(path)
+    _require_free(path)
+    meta = _complete_meta(meta or SessionMeta(), path)
+    thread_id = str(meta.id)
+    line = encode_item(meta, timestamp=str(meta.timestamp), ordinal=0)
+    sink = FileSink(path, first_line=line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence)
+    return _assemble(
+        path, thread_id, sink, config, service, header=line, next_ordinal=1, epoch=1, cut_bytes=0, stamp_ms=0
+    )
+
+
+def _require_free(path: str) -> None:
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RolloutUnreadable(path=path, cause=error) from error
+    if not FileCalls.is_regular(status):
+        raise RolloutExists(path=path, reason="it is no regular file")
+    if status.st_size:
+        raise RolloutExists(path=path, reason=f"it holds {status.st_size:,} bytes")
+
+
+def _complete_meta(meta: SessionMeta, path: str) -> SessionMeta:
+    """Fill in what a meta line must have: the id (from the file's name, else a new one) and the time."""
+    name = RolloutName.match(os.path.basename(path))
+    given = ThreadId.parse(meta.id) if meta.id else None
+    if name is not None and given is not None and name.thread_id != given:
+        raise NotARollout(path=path, reason=f"its name says thread {name.thread_id}, its meta line {given}")
+    thread_id = given or (name.thread_id if name is not None else ThreadId.new())
+    return meta.completed(id=str(thread_id), timestamp=meta.timestamp or format_timestamp(now_ms()))
+
+
+def open_core(
+    path: str | os.PathLike[str],
+    *,
+    config: RecorderConfig,
+    service: Service,
+    calls: FileCalls | None = None,
+    lock: bool = True,
+    fence: Callable[[], None] | None = None,
+) -> Core:
+    """Take hold of an existing rollout to append to it. Its bytes and its mtime stay until the first record.
+
+    Raises:
+        ThreadNotFound: there is no such file.
+        NotARollout: a folder, a device, a compressed file, or no whole line in it.
+        RolloutUnreadable: the system refuses to open it for writing, or it is a symlink.
+        ActiveWriter: another recorder holds it.
+    """
+    path = _absolute(path)
+    calls = calls or FileCalls()
+    if path.endswith(".zst"):
+        raise NotARollout(path=path, reason="it is compressed", hint=f"Expand it first: zstd -d {path}")
+    descriptor = _open_to_append(path, calls)
+    try:
+        if not calls.is_regular(calls.fstat(descriptor)):
+            raise NotARollout(path=path, reason="it is no regular file")
+        if lock:
+            lock_rollout(descriptor, path)
+        found = scan_for_append(descriptor, path)
+        sink = FileSink(
+            path, first_line=found.first_line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence
+        )
+        sink.take(descriptor, torn_from=found.torn_from)
+    except BaseException:
+        calls.close(descriptor)
+        raise
+    return _assemble(
+        path,
+        found.thread_id or "",
+        sink,
+        config,
+        service,
+        header=b"\n" if found.needs_newline else b"",
+        next_ordinal=_next_ordinal(found),
+        epoch=found.epoch + 1,
+        cut_bytes=0 if found.torn_from is None else found.size - found.torn_from,
+        stamp_ms=found.last_timestamp_ms or 0,
+    )
+
+
+def _open_to_append(path: str, calls: FileCalls) -> int:
+    try:
+        return calls.open_append(path)
+    except FileNotFoundError:
+        raise ThreadNotFound(path, path=path) from None
+    except IsADirectoryError:
+        raise NotARollout(path=path, reason="it is a folder") from None
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotARollout(path=path, reason="it is no regular file") from error
+        raise RolloutUnreadable(path=path, cause=error) from error
+
+
+def _next_ordinal(found: AppendState) -> int | None:
+    """None: the file is a legacy one that numbers nothing, and stays so (FORMAT.md, Ordinals)."""
+    if found.max_ordinal is not None:
+        return found.max_ordinal + 1
+    return 0 if found.history_mode == "paginated" else None
+
+
+def _assemble(
+    path: str,
+    thread_id: str,
+    sink: FileSink,
+    config: RecorderConfig,
+    service: Service,
+    *,
+    header: bytes,
+    next_ordinal: int | None,
+    epoch: int,
+    cut_bytes: int,
+    stamp_ms: int,
+) -> Core:
+    def opening() -> bytes:
+        note = _writer_note("opened", epoch, cut_bytes=cut_bytes)
+        return encode_item(note, timestamp=format_timestamp(max(now_ms(), stamp_ms)))
+
+    def keep(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
+        return _keep(path, thread_id, lines, offset_bytes, items)
+
+    pending = Pending(
+        path=path,
+        config=config,
+        header=header,
+        opening=opening,
+        next_ordinal=next_ordinal,
+        bind=_Binder(thread_id),
+        stamp_ms=stamp_ms,
+    )
+    writer = Writer(
+        service=service,
+        pending=pending,
+        sink=sink,
+        config=config,
+        keep_unwritten=keep,
+        closing_note=lambda: _writer_note("closed", epoch),
+    )
+    service.adopt(writer)
+    _forked_writers.add(writer)
+    return Core(path, thread_id, pending, writer)
+
+
+def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
+    payload: dict[str, object] = {
+        "event": event,
+        "epoch": epoch,
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "program": os.path.basename(sys.argv[0] or "python"),
+    }
+    if cut_bytes:
+        payload["cut_bytes"] = cut_bytes
+    payload["at_ms"] = now_ms()
+    return RolloutItem.raw("x_writer", payload)
+
+
+def _gap_line(lost_bytes: int, cause: str) -> bytes:
+    gap = RolloutItem.raw("x_gap", {"bytes": lost_bytes, "cause": cause})
+    return encode_item(gap, timestamp=format_timestamp(now_ms()))
+
+
+def _keep(path: str, thread_id: str, lines: list[bytes], offset_bytes: int, items: int) -> str | None:
+    """Set unwritten lines aside: in the kept folder, else in the system's folder for temporary files."""
+    kept = keep_unwritten(
+        path,
+        lines,
+        thread_id=thread_id,
+        offset_bytes=offset_bytes,
+        items=items,
+        spill_folders=[tempfile.gettempdir()],
+    )
+    return None if kept is None else os.fspath(kept)
+
+
+_forked_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for writer in list(_forked_writers):
+        writer.reset_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,316 @@
+"""The file sink: appends chunks to one rollout file, and heals it after whatever befell it.
+
+Invariant: every byte before `end_bytes` was handed over by this sink, stood there when the
+file was opened, or was seen there by `heal`. Another writer's bytes are never cut, and a
+line that was cut short is either taken back whole or completed.
+
+Left to others: what is pending (`backlog`), which bytes stand where (`reconcile`), inode and
+path (`live_file`), when to write, sync and retry (`writer`).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+from protocol.errors import RolloutExists
+from rollout.backlog import Backlog, Chunk
+from rollout.kept import keep_torn_tail
+from rollout.live_file import LiveFile
+from rollout.reconcile import Standing, compare, whole_lines
+from rollout.sink import SinkDisturbed
+from rollout.syscalls import FileCalls
+
+__all__ = ["FileSink"]
+
+_log = logging.getLogger("rollout.writer")
+
+_BLOCK_BYTES = 1 << 20
+# A process that died after a failed fsync may have left this much clean in the cache, not on the disk.
+_SUSPECT_BYTES = 1 << 20
+# How a file answers that may only be appended to (chattr +a).
+_FORBIDDEN = frozenset({errno.EPERM, errno.EACCES})
+
+
+class FileSink:
+    """One rollout file, as a `Sink`."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        first_line: bytes,
+        gap_line: Callable[[int, str], bytes],
+        calls: FileCalls | None = None,
+        lock: bool = True,
+        fence: Callable[[], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            first_line: the meta line with its newline: it heads the file whatever happens to it.
+            gap_line: makes the `x_gap` line for a number of destroyed bytes and a cause.
+            lock: take a flock on the file itself.
+            fence: raises `WriterFenced` when the thread's lock is lost.
+        """
+        self.path = path
+        self.end_bytes = 0
+        self.epoch = 0
+        self._calls = calls or FileCalls()
+        self._file = LiveFile(path, self._calls, lock=lock)
+        self._fence = fence
+        self._gap_line = gap_line
+        self._first_line = first_line
+        self._needs_newline = False
+        self._torn_from: int | None = None
+        self._suspect: tuple[int, int] | None = None
+        self._rewrite = False
+
+    @property
+    def created(self) -> bool:
+        return self._file.is_open
+
+    # Opening
+
+    def take(self, descriptor: int, *, torn_from: int | None) -> None:
+        """Take over an existing file that the caller opened, locked and scanned. The bytes from
+        `torn_from` on are no line: they are set aside and cut before the first append."""
+        self._file.take(descriptor)
+        self.end_bytes = self._file.size()
+        self._suspect = (max(0, self.end_bytes - _SUSPECT_BYTES), self.end_bytes)
+        self._torn_from = torn_from
+
+    def create(self, backlog: Backlog) -> None:
+        fresh = self._file.create()
+        if fresh:
+            return
+        # An earlier open may have made the file and then been reported as failed.
+        size = self._file.size()
+        standing = compare(backlog, start=0, size=size, read=self._file.read)
+        if standing.foreign_bytes:
+            self._file.close()
+            raise RolloutExists(path=self.path, reason="it holds something else")
+        self._settle(standing, backlog, size)
+
+    # The healthy path
+
+    def verify(self) -> None:
+        if self._fence is not None:
+            self._fence()
+        if self._file.is_open:
+            self._file.verify(self.end_bytes)
+
+    def append(self, chunk: Chunk) -> None:
+        if self._torn_from is not None:
+            raise SinkDisturbed("the last line is torn")
+        if self._needs_newline:
+            self.end_bytes += self._calls.write(self._file.descriptor, b"\n")
+            self._needs_newline = False
+        if not chunk.handed:
+            chunk.offset = self.end_bytes
+        try:
+            with memoryview(chunk.data) as view:
+                self._append_rest(chunk, view)
+        except OSError:
+            self._cut_broken_line(chunk)
+            raise
+
+    def _append_rest(self, chunk: Chunk, view: memoryview) -> None:
+        while True:
+            with view[chunk.handed :] as rest:
+                written = self._calls.write(self._file.descriptor, rest)
+            if written <= 0:
+                raise OSError(errno.EIO, f"write returned {written}")
+            chunk.handed += written
+            self.end_bytes += written
+            if chunk.handed == len(view):
+                return
+            # A short write. Before going on inside a line: did nobody come between?
+            if self._file.size() != self.end_bytes:
+                raise SinkDisturbed("another writer appended inside a line")
+
+    def _cut_broken_line(self, chunk: Chunk) -> None:
+        """After a failed write: end the file on a line border at once, if the broken line is all there is."""
+        boundary = whole_lines(chunk.data, chunk.handed)
+        if boundary == chunk.handed:
+            return
+        try:
+            if self._file.size() != self.end_bytes or not self._cut(chunk.offset + boundary):
+                return
+        except OSError as error:
+            # `heal` does it before the next write; until then readers see a torn tail.
+            _log.debug("%s: the broken line stays for now: %s", self.path, error)
+            return
+        self.end_bytes = chunk.offset + boundary
+        chunk.handed = boundary
+
+    def _cut(self, size: int) -> bool:
+        """Cut the file to `size`. False where that is forbidden."""
+        if not self._file.may_cut:
+            return False
+        try:
+            self._calls.truncate(self._file.descriptor, size)
+        except OSError as error:
+            if error.errno not in _FORBIDDEN:
+                raise
+            return False
+        return True
+
+    # Syncing
+
+    def sync_job(self, backlog: Backlog) -> Callable[[], None]:
+        rewrites = (
+            [(chunk.offset, bytes(chunk.data[: chunk.handed])) for chunk in backlog if chunk.handed]
+            if self._rewrite
+            else []
+        )
+        self._rewrite = False
+        suspect, self._suspect = self._suspect, None
+        folders, self._file.unsynced_folders = self._file.unsynced_folders, []
+        # Ours may be reopened while this one syncs; a duplicate reports the same errors (open(2)).
+        descriptor = self._calls.dup(self._file.descriptor)
+
+        def job() -> None:
+            done = False
+            try:
+                if suspect is not None or rewrites:
+                    self._write_again(descriptor, suspect, rewrites)
+                self._calls.datasync(descriptor)
+                for folder in dict.fromkeys(folders):
+                    self._calls.sync_folder(folder)
+                done = True
+            finally:
+                if not done:
+                    self._suspect = self._suspect or suspect
+                    self._file.unsynced_folders[:0] = folders
+                self._calls.close(descriptor)
+
+        return job
+
+    def sync_failed(self) -> None:
+        self._rewrite = True
+
+    def _write_again(
+        self, source: int, suspect: tuple[int, int] | None, rewrites: list[tuple[int, bytes]]
+    ) -> None:
+        """Same bytes, same offsets: makes pages dirty again that a failed fsync marked clean (G3)."""
+        try:
+            descriptor = self._calls.open_overwrite(self.path)
+        except OSError as error:
+            if error.errno in _FORBIDDEN and not rewrites:
+                return  # append-only by attribute: what stood there before us can't be written again
+            raise
+        try:
+            if not self._file.is_ours(self._calls.fstat(descriptor)):
+                raise OSError(errno.ESTALE, "another file stands at the path", self.path)
+            if suspect is not None:
+                begin, end = suspect
+                self._pwrite_all(descriptor, self._file.read(begin, end - begin, descriptor=source), begin)
+            for offset, data in rewrites:
+                self._pwrite_all(descriptor, data, offset)
+        finally:
+            self._calls.close(descriptor)
+
+    def _pwrite_all(self, descriptor: int, data: bytes, offset: int) -> None:
+        view = memoryview(data)
+        while view:
+            written = self._calls.pwrite(descriptor, view, offset)
+            if written <= 0:
+                raise OSError(errno.EIO, f"pwrite returned {written}")
+            view, offset = view[written:], offset + written
+
+    # Healing
+
+    def heal(self, backlog: Backlog) -> None:
+        if self._fence is not None:
+            self._fence()
+        if not self._file.is_open:
+            self.create(backlog)
+            return
+        if self._torn_from is not None:
+            self._set_torn_tail_aside(self._torn_from)
+        self._file.find_again(first_line=self._first_line, durable_offset=backlog.durable_offset)
+        size = self._file.size()
+        if size < backlog.durable_offset:
+            self._note_gap(size, backlog)
+            size = self._file.size()
+        self._settle(self._compare(backlog, size), backlog, size)
+
+    def _compare(self, backlog: Backlog, size: int) -> Standing:
+        touched = [*backlog.handed]
+        if backlog.waiting:
+            touched.append(backlog.waiting[0])
+        return compare(touched, start=backlog.durable_offset, size=size, read=self._file.read)
+
+    def _set_torn_tail_aside(self, offset: int) -> None:
+        """What a dead process left of its last line: copied to a kept file, then cut or ended."""
+        end = self._file.size()
+        keep_torn_tail(self._file.descriptor, offset, end, self.path)
+        self._end_torn_tail(offset, end)
+        self._torn_from = None
+
+    def _end_torn_tail(self, offset: int, end: int) -> None:
+        if self._cut(offset):
+            self.end_bytes = offset
+        else:
+            self.end_bytes = end
+            self._needs_newline = True
+        if self._suspect is not None:
+            self._suspect = (min(self._suspect[0], self.end_bytes), min(self._suspect[1], self.end_bytes))
+
+    def _settle(self, standing: Standing, backlog: Backlog, size: int) -> None:
+        """Make sink and backlog agree with what stands in the file."""
+        for chunk, offset in standing.placed:
+            chunk.offset, chunk.handed = offset, len(chunk.data)
+        self.end_bytes = size
+        if standing.broken is not None:
+            backlog.requeue(standing.broken)
+            self._settle_broken(standing.broken, standing, backlog)
+        backlog.pass_written()
+        if standing.foreign_bytes:
+            self._needs_newline = self._file.read(max(0, size - 1), 1) not in (b"\n", b"")
+            _log.warning(
+                "%s: %d bytes of another writer stand among ours; they stay", self.path, standing.foreign_bytes
+            )
+        self.epoch += 1
+
+    def _settle_broken(self, chunk: Chunk, standing: Standing, backlog: Backlog) -> None:
+        boundary = whole_lines(chunk.data, standing.broken_bytes)
+        offset = standing.broken_offset
+        if standing.foreign_bytes:
+            # Whole lines of ours count; the rest lands behind the other's bytes, at another offset.
+            backlog.split(chunk, boundary, offset=offset)
+        elif boundary == standing.broken_bytes or self._cut(offset + boundary):
+            chunk.offset, chunk.handed = offset, boundary
+            self.end_bytes = offset + boundary
+        else:
+            chunk.offset, chunk.handed = offset, standing.broken_bytes
+
+    def _note_gap(self, size: int, backlog: Backlog) -> None:
+        """Durable bytes are gone: end the file on a line border, and name what is missing (G1)."""
+        border = self._last_border(size)
+        lost = backlog.durable_offset - border
+        if border < size:
+            keep_torn_tail(self._file.descriptor, border, size, self.path)
+            self._end_torn_tail(border, size)
+        if backlog.handed:
+            backlog.requeue(backlog.handed[0])  # gone with them; the note goes before all of it
+        headless = border < len(self._first_line)
+        backlog.insert_first((self._first_line if headless else b"") + self._gap_line(lost, "truncated"))
+        backlog.durable_offset = self._file.size()
+        self._suspect = None
+        _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
+
+    def _last_border(self, size: int) -> int:
+        """The offset behind the last newline before `size`."""
+        position = size
+        while position > 0:
+            begin = max(0, position - _BLOCK_BYTES)
+            found = self._file.read(begin, position - begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            position = begin
+        return 0
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,240 @@
+"""The live file: the inode we write to, the descriptors we hold on it, and its place at the path.
+
+Invariant: the descriptor and the identity always belong to one inode, which this process
+made, opened under its lock, or proved to be a copy of the same rollout. `find_again` either
+restores "our inode stands at the path" or raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import uuid
+from collections.abc import Callable
+
+from protocol.errors import RolloutExists, RolloutMoved, RolloutReplaced
+from rollout.file_lock import lock_rollout
+from rollout.sink import SinkDisturbed
+from rollout.syscalls import FileCalls
+
+__all__ = ["LiveFile"]
+
+_log = logging.getLogger("rollout.writer")
+
+_BLOCK_BYTES = 1 << 20
+_SAME_TAIL_BYTES = 4096
+
+
+class LiveFile:
+    """One file, opened to append; `descriptor` is -1 until it is."""
+
+    def __init__(self, path: str, calls: FileCalls, *, lock: bool) -> None:
+        self.path = path
+        self.descriptor = -1
+        self.may_cut = True
+        """Whether we opened or made this inode; one that others put at the path is never cut."""
+        self.unsynced_folders: list[str] = []
+        """Folders whose entries changed since they were last synced."""
+        self._calls = calls
+        self._locks = lock
+        # The lock lives on a descriptor of its own, so that reopening never lets go of it.
+        self._lock_descriptor = -1
+        self._identity = (-1, -1)
+
+    @property
+    def is_open(self) -> bool:
+        return self.descriptor >= 0
+
+    def size(self) -> int:
+        return self._calls.fstat(self.descriptor).st_size
+
+    def is_ours(self, status: os.stat_result) -> bool:
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def verify(self, expected_size: int) -> None:
+        """Our inode at the path, and as long as we left it. Writing to an unlinked file succeeds: only
+        this tells. Raises SinkDisturbed."""
+        try:
+            at_path = self._calls.lstat(self.path)
+        except FileNotFoundError:
+            raise SinkDisturbed("the path is gone") from None
+        if not self.is_ours(at_path):
+            raise SinkDisturbed("another file stands at the path")
+        size = self.size()
+        if size != expected_size:
+            raise SinkDisturbed(f"the file has {size:,} bytes instead of {expected_size:,}")
+
+    def read(self, offset: int, size: int, *, descriptor: int | None = None) -> bytes:
+        """`size` bytes at `offset`, fewer only at the end of the file."""
+        source, parts = self.descriptor if descriptor is None else descriptor, []
+        while size > 0 and (part := self._calls.pread(source, min(size, _BLOCK_BYTES), offset)):
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    # Getting hold of it
+
+    def take(self, descriptor: int) -> None:
+        """Take over a descriptor that the caller opened and, where there are locks, locked."""
+        status = self._calls.fstat(descriptor)
+        if self._locks:
+            self._lock_descriptor = self._calls.dup(descriptor)
+        self.descriptor = descriptor
+        self._identity = (status.st_dev, status.st_ino)
+
+    def create(self) -> bool:
+        """Make the file with its folders. False if there is one already, which is then held and not ours yet.
+
+        Raises:
+            RolloutExists: what is there is no regular file.
+            ActiveWriter: another recorder made it and holds it.
+            OSError: the system refuses.
+        """
+        folder = os.path.dirname(self.path)
+        self._make_folders(folder)
+        try:
+            descriptor, fresh = self._calls.open_new(self.path), True
+        except FileExistsError:
+            descriptor, fresh = self._calls.open_append(self.path), False
+        try:
+            if not self._calls.is_regular(self._calls.fstat(descriptor)):
+                raise RolloutExists(path=self.path, reason="it is no regular file")
+            if self._locks:
+                lock_rollout(descriptor, self.path)
+            self.take(descriptor)
+        except BaseException:
+            self._calls.close(descriptor)
+            raise
+        self.unsynced_folders.append(folder)
+        return fresh
+
+    def _make_folders(self, folder: str) -> None:
+        missing = []
+        while not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        for each in reversed(missing):
+            try:
+                self._calls.make_folder(each)
+            except FileExistsError:
+                continue  # another process was quicker
+            self.unsynced_folders.append(os.path.dirname(each))
+
+    def close(self) -> None:
+        """Let go of the inode and of the lock."""
+        for descriptor in (self.descriptor, self._lock_descriptor):
+            if descriptor >= 0:
+                self._calls.close(descriptor)
+        self.descriptor = self._lock_descriptor = -1
+
+    # Getting hold of it again
+
+    def find_again(self, *, first_line: bytes, durable_offset: int) -> None:
+        """See to it that our descriptor and the path mean the same file.
+
+        Raises:
+            RolloutMoved: the file was renamed; nothing stands at the path.
+            RolloutReplaced: something else stands there.
+            ActiveWriter: a copy of the rollout stands there and another writer holds it.
+            OSError: the system refuses.
+        """
+        try:
+            at_path = self._calls.lstat(self.path)
+        except FileNotFoundError:
+            if self._calls.fstat(self.descriptor).st_nlink:
+                raise RolloutMoved(path=self.path, moved_to=self._calls.current_path(self.descriptor)) from None
+            self._rebuild()
+            return
+        if self.is_ours(at_path):
+            self._reopen()
+        elif not self._calls.is_regular(at_path):
+            raise RolloutReplaced(path=self.path, reason="it is no regular file")
+        else:
+            self._adopt(first_line, durable_offset)
+
+    def _reopen(self) -> None:
+        """A fresh descriptor of the same inode; the old one goes on where none is to be had."""
+        try:
+            fresh = self._calls.open_append(self.path)
+        except OSError as error:
+            _log.debug("%s: can't be reopened, the old descriptor goes on: %s", self.path, error)
+            return
+        if not self.is_ours(self._calls.fstat(fresh)):
+            self._calls.close(fresh)
+            raise RolloutReplaced(path=self.path, reason="it changed while it was reopened")
+        self._calls.close(self.descriptor)
+        self.descriptor = fresh
+
+    def _adopt(self, first_line: bytes, durable_offset: int) -> None:
+        """Go on in the file at the path, if it is the same rollout rewritten."""
+        fresh = self._calls.open_append(self.path)
+        try:
+            if not self._is_same_rollout(fresh, first_line, durable_offset):
+                raise RolloutReplaced(
+                    path=self.path, reason="its first line or what stands before the last sync differs"
+                )
+            if self._locks:
+                lock_rollout(fresh, self.path)
+            self._switch(fresh)
+        except BaseException:
+            self._calls.close(fresh)
+            raise
+        self.may_cut = False
+        _log.warning("%s: was replaced by a copy of itself; going on in that", self.path)
+
+    def _is_same_rollout(self, fresh: int, first_line: bytes, durable_offset: int) -> bool:
+        if self.read(0, len(first_line), descriptor=fresh) != first_line:
+            return False
+        begin = max(0, durable_offset - _SAME_TAIL_BYTES)
+        size = durable_offset - begin
+        return self.read(begin, size, descriptor=fresh) == self.read(begin, size)
+
+    def _rebuild(self) -> None:
+        """The file was unlinked: copy it from the descriptor we hold, then put the copy at the path."""
+        folder = os.path.dirname(self.path)
+        self._make_folders(folder)
+        temporary = os.path.join(folder, f".{os.path.basename(self.path)}.{uuid.uuid4().hex[:12]}.tmp")
+        fresh = self._calls.open_new(temporary)
+        try:
+            try:
+                self._copy_to(fresh)
+                self._calls.datasync(fresh)
+                if self._locks:
+                    lock_rollout(fresh, self.path)
+                # link(2) never replaces: a file that came to the path meanwhile is left alone.
+                self._calls.link(temporary, self.path)
+            finally:
+                self._calls.unlink(temporary)
+            self._switch(fresh)
+        except FileExistsError:
+            self._calls.close(fresh)
+            raise RolloutReplaced(path=self.path, reason="it appeared while the rollout was rebuilt") from None
+        except BaseException:
+            self._calls.close(fresh)
+            raise
+        self.may_cut = True
+        _log.warning("%s: was unlinked while it was written; rebuilt", self.path)
+
+    def _copy_to(self, target: int) -> None:
+        offset = 0
+        while block := self._calls.pread(self.descriptor, _BLOCK_BYTES, offset):
+            offset += len(block)
+            view = memoryview(block)
+            while view:
+                written = self._calls.write(target, view)
+                if not written:
+                    raise OSError(errno.EIO, "write returned 0")
+                view = view[written:]
+
+    def _switch(self, fresh: int) -> None:
+        """Leave the old inode for another one, lock and all."""
+        status = self._calls.fstat(fresh)
+        old = (self.descriptor, self._lock_descriptor)
+        if self._locks:
+            self._lock_descriptor = self._calls.dup(fresh)
+        self.descriptor, self._identity = fresh, (status.st_dev, status.st_ino)
+        for descriptor in old:
+            if descriptor >= 0:
+                self._calls.close(descriptor)
+        self.unsynced_folders.append(os.path.dirname(self.path))

@@ -1,0 +1,228 @@
+"""The forward reader: the one tolerant way to read a rollout, for every command and every source.
+
+Invariant: each line that is not blank gives exactly one record, in order, good or bad; a bad
+line never hides another one, and no file makes it hold more than one line of the permitted
+length and one block (a one-document rollout of the old kind: the document).
+
+Plain and `.zst` files, pipes and stdin are read alike. What is odd about the file as a whole
+is collected in `notices`; a record tells of its own line only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from types import TracebackType
+from typing import Self
+
+from protocol.errors import InvalidLine
+from protocol.items import RolloutItem
+from protocol.line import decode_line
+from rollout.document import Document, read_document
+from rollout.head import require_rollout
+from rollout.lines import (
+    RECORD_BYTES_MAX,
+    Break,
+    LongLine,
+    judge_break,
+    judge_long_line,
+    judge_refused,
+    split_lines,
+)
+from rollout.notices import META, FileNotice, FileNotices, thread_id_of
+from rollout.record import RolloutRecord
+from rollout.source import RolloutSource, open_source
+from rollout.stream import RolloutStream
+
+__all__ = ["RolloutReader", "read_rollout", "require_rollout"]
+
+BLOCK_BYTES = 256 << 10
+
+
+class RolloutReader:
+    """The records of one rollout, once. Iterate over it; it closes itself at the end.
+
+    The attributes tell of what was read so far, and of the whole file once the iteration is over.
+    """
+
+    def __init__(
+        self,
+        source: RolloutSource,
+        *,
+        record_bytes_max: int = RECORD_BYTES_MAX,
+        start_offset: int = 0,
+        end_offset: int | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        name: str | None = None,
+    ) -> None:
+        self._source = open_source(source, name=name)
+        self._record_bytes_max = record_bytes_max
+        self._stream = RolloutStream(
+            self._source, block_bytes=block_bytes, start_offset=start_offset, end_offset=end_offset
+        )
+        self._notices = FileNotices()
+        self._line_numbers = start_offset == 0
+        self._records = self._read()
+        self.lines = 0
+        """Physical lines, blank ones and an unfinished last one included. Complete at the end."""
+        self.end_offset = start_offset
+        """Where the last line ended, newline included. Complete at the end."""
+
+    def __iter__(self) -> Iterator[RolloutRecord]:
+        return self._records
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file. Happens by itself at the end of the iteration."""
+        self._records.close()
+        self._source.close()
+
+    @property
+    def path(self) -> str:
+        """The file as it was given, or what the stream is called."""
+        return self._source.name
+
+    @property
+    def meta_record(self) -> RolloutRecord | None:
+        """The first session_meta: the thread's own."""
+        return self._notices.meta
+
+    @property
+    def meta(self) -> RolloutItem | None:
+        """The first session_meta, decoded."""
+        record = self._notices.meta
+        return record.line.item() if record is not None and record.line is not None else None
+
+    @property
+    def thread_id(self) -> str | None:
+        """The id in `meta`: a `ThreadId`, or the text as it stands if it is no UUID."""
+        record = self._notices.meta
+        return thread_id_of(record.line) if record is not None and record.line is not None else None
+
+    @property
+    def max_ordinal(self) -> int | None:
+        """The greatest ordinal; None if no record has one."""
+        return self._notices.next_ordinal - 1 if self._notices.next_ordinal else None
+
+    @property
+    def next_ordinal(self) -> int:
+        """One more than the greatest ordinal; 0 if no record has one."""
+        return self._notices.next_ordinal
+
+    @property
+    def notices(self) -> list[FileNotice]:
+        """What is odd about the file as a whole."""
+        return self._notices.listed()
+
+    def _read(self) -> Generator[RolloutRecord]:
+        try:
+            self._stream.begin()
+            if self._stream.bom:
+                self._notices.note("bom", "it begins with a byte order mark, which was passed over")
+            document = read_document(self._stream, self._record_bytes_max)
+            yield from self._read_lines() if document is None else self._read_document(document)
+        finally:
+            self._source.close()
+
+    def _read_document(self, document: Document) -> Iterator[RolloutRecord]:
+        self._notices.note("one_document", "it is one JSON document, the oldest format of Codex")
+        for index, record in enumerate(document.records):
+            if record.line is not None and record.line.type == META:
+                self._notices.note_meta(record, record.line, records_before=index)
+            yield record
+        self.lines, self.end_offset = document.lines, self._stream.offset + document.size
+
+    def _read_lines(self) -> Iterator[RolloutRecord]:
+        """The hot loop: what happens for each line is written out here."""
+        notices, numbered = self._notices, self._line_numbers
+        line_no, blanks, good = 0, 0, False
+        offset = self._stream.offset
+        parts = split_lines(self._stream.blocks, offset, record_bytes_max=self._record_bytes_max)
+        for offset, part, terminated in parts:
+            if not isinstance(part, list):
+                if isinstance(part, LongLine):
+                    line_no += 1
+                yield self._judge_odd(part, line_no if numbered else None, offset, terminated=terminated)
+                offset += part.size + terminated if isinstance(part, LongLine) else 0
+                continue
+            if part[0].endswith(b"\r"):
+                notices.note("crlf", "its lines end with CRLF")
+            for data in part:
+                line_no += 1
+                size = len(data)
+                if not size:
+                    blanks += 1
+                    offset += 1
+                    continue
+                try:
+                    line = decode_line(data)
+                except InvalidLine as error:
+                    record = judge_refused(
+                        error, data, line_no if numbered else None, offset, terminated=terminated
+                    )
+                    if record is None:
+                        blanks += 1
+                    else:
+                        yield record
+                    offset += size + 1
+                    continue
+                good = True
+                record = RolloutRecord(line_no if numbered else None, offset, size, line)
+                ordinal = line.ordinal
+                if ordinal == notices.next_ordinal:
+                    notices.next_ordinal += 1
+                elif ordinal is not None or notices.next_ordinal:
+                    notices.note_ordinal(record, line)
+                if line.type == META:
+                    notices.note_meta(record, line, records_before=line_no - 1 - blanks)
+                if not terminated:
+                    notices.note("no_final_newline", "its last line has no newline", record)
+                yield record
+                offset += size + 1
+            if not terminated:
+                offset -= 1
+        self.lines, self.end_offset = line_no, offset
+        notices.finish(records=good)
+
+    def _judge_odd(
+        self, part: LongLine | Break, line_no: int | None, offset: int, *, terminated: bool
+    ) -> RolloutRecord:
+        if isinstance(part, Break):
+            return judge_break(part, offset)
+        return judge_long_line(
+            part, line_no, offset, terminated=terminated, record_bytes_max=self._record_bytes_max
+        )
+
+
+def read_rollout(
+    source: RolloutSource,
+    *,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> RolloutReader:
+    """Read a rollout forward, tolerantly: every record, and a warning for each damaged line.
+
+    `source` is a path (plain or `.zst`), `-` for stdin, an open binary file or a descriptor.
+    `start_offset` and `end_offset` are byte offsets of the decompressed file, the first one on a
+    line border; with a start the records have no line numbers. A longer line than
+    `record_bytes_max` gives a warning instead. FORMAT.md, Reading.
+
+    Raises:
+        ThreadNotFound, NotARollout (a folder), RolloutUnreadable: at the call, and the last one also
+            while reading. An empty file gives no records and no error; see `require_rollout`.
+    """
+    return RolloutReader(
+        source,
+        record_bytes_max=record_bytes_max,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        block_bytes=block_bytes,
+    )

@@ -1,0 +1,42 @@
+"""What all tests share: hypothesis profiles, and the rule that CI skips nothing.
+
+With `ROLLOUT_NO_SKIPS=1` (set by `.ci/run`) a test that is skipped, or expected to fail, fails:
+a promise that nobody checked must not look like one that holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+NO_SKIPS = os.environ.get("ROLLOUT_NO_SKIPS") == "1"
+
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=False)
+settings.load_profile("ci" if NO_SKIPS or os.environ.get("CI") else "dev")
+
+
+def fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a report of a skipped test into one of a failed test that says what was skipped."""
+    if NO_SKIPS and report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else getattr(report, "wasxfail", "")
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} was skipped, and ROLLOUT_NO_SKIPS is set: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    report = yield
+    fail_if_skipped(report)
+    return report

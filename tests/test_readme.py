@@ -1,0 +1,55 @@
+"""The README can't drift: its commands, its example and its list of commands are checked here."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def read_readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_each_command_stands_in_the_readme() -> None:
+    """Whoever reads the README meets every command."""
+    import click
+
+    from thread_store.cli import main
+
+    assert isinstance(main, click.Group)
+    readme = read_readme()
+    missing = [name for name in main.list_commands(click.Context(main)) if f"rollout {name}" not in readme]
+    assert not missing
+
+
+def test_readme_example_runs_as_written(tmp_path: Path) -> None:
+    """The first thing a newcomer copies works, in an empty folder and without a warning."""
+    readme = read_readme()
+    found = re.search(r"<!-- example -->\s*```python\n(.*?)```", readme, re.DOTALL)
+    assert found, "README.md has no python block after <!-- example -->"
+    script = tmp_path / "example.py"
+    script.write_text(found[1], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+
+def test_readme_holds_the_commands_that_ci_runs() -> None:
+    """Each of the two set-up commands is one line after its marker; CI runs exactly that line."""
+    readme = read_readme()
+    for marker in ("<!-- ci:demo -->", "<!-- ci:test -->"):
+        found = re.search(re.escape(marker) + r"\s*```(?:sh|bash|console)?\n([^\n]+)\n```", readme)
+        assert found, f"README.md has no one-line block after {marker}"

@@ -1,0 +1,73 @@
+"""The command group: which commands exist, and where the code of each is.
+
+Invariant: `rollout --help` imports no command. The table below holds the first line of each
+help text; a test keeps it equal to what the command itself says.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from thread_store.cli.options import shared_options
+
+__all__ = ["COMMANDS", "app"]
+
+COMMANDS = {
+    "check": "Look for damage in rollouts; silent when they are good.",
+    "demo": "Watch an agent being killed and lose nothing it was promised.",
+    "record": "Record items from stdin or a file into a rollout.",
+    "repair": "Heal a damaged rollout; without -y only say what would be done.",
+    "show": "Show a rollout as a conversation.",
+    "version": "Print the version.",
+}
+
+
+class _LazyGroup(click.Group):
+    """Loads `thread_store.cli.commands.<name>` when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"thread_store.cli.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            nearest = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
+            guess = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(f"unknown command {name!r}{guess}", ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+    Examples:
+      rollout demo
+      my-agent | rollout record
+      rollout show @
+    """,
+)
+@shared_options
+def app() -> None:
+    """Record what an AI agent does into files that survive crashes, and look at them.
+
+    THREAD is an id, its beginning or end (4 characters or more), a path, @ (the newest),
+    @2 (the second newest), or - (standard input). Exit codes: 0 done, 1 problems found,
+    2 usage, 3 not found, 4 ambiguous, 5 too damaged, 6 busy, 7 refused, 8 I/O.
+    """

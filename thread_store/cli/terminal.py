@@ -1,0 +1,158 @@
+"""The terminal: everything a command prints goes through it.
+
+Invariant: stdout carries data and stderr notes; with `--json` stdout carries one JSON object a
+line and nothing else. No character that the stream's encoding lacks can raise, and colour is
+an addition, never the only carrier of a meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+from thread_store.cli.safe_text import safe_json
+
+__all__ = ["FORMAT_VERSION", "Terminal"]
+
+FORMAT_VERSION = 1
+"""`"v"` in every JSON object that a command prints."""
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_MARKS = {
+    "good": ("✓", "ok"),
+    "bad": ("✗", "!!"),
+    "unknown": ("?", "?"),
+    "tool": ("⚙", "$"),
+    "bar": ("│", "|"),
+    "rule": ("─", "-"),
+    "more": ("…", "..."),
+    "dot": ("·", "-"),
+    "arrow": ("→", "->"),
+}
+
+
+class Terminal:
+    """Standard output and error, and the options that say how to print.
+
+    The attributes are set by the shared options (see `options`) before a command runs.
+    """
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self.environ = os.environ if environ is None else environ
+        self.stdout = _open_stream(sys.stdout, 1)
+        self.stderr = _open_stream(sys.stderr, 2)
+        self.home: str | None = None
+        self.json = False
+        self.quiet = False
+        self.verbose = False
+        self.utc = False
+        self.color = "auto"
+        self.before_note: Callable[[], None] | None = None
+        """Called before anything goes to stderr: whoever draws there clears its line."""
+        self.ascii = not _speaks_utf8(self.stdout, self.environ)
+        for stream in (self.stdout, self.stderr):
+            if not hasattr(stream, "reconfigure"):
+                continue
+            if self.ascii:
+                stream.reconfigure(encoding="ascii", errors="backslashreplace")
+            else:
+                stream.reconfigure(errors="backslashreplace")
+
+    # Printing
+
+    def print(self, text: str = "") -> None:
+        """One line (or several) of data. Text from a file must have gone through `safe_text`."""
+        self.stdout.write(text + "\n")
+
+    def note(self, text: str) -> None:
+        """A remark on stderr; silent with `--quiet`."""
+        if not self.quiet:
+            self._complain(f"rollout: {text}")
+
+    def warn(self, text: str, *, code: str, **fields: Any) -> None:
+        """Something that went wrong without ending the command; an object with `--json`."""
+        if self.json:
+            self._complain(self._encode("warning", {"code": code, "message": text, **fields}))
+        else:
+            self._complain(f"rollout: {text}")
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """One object with `--json`: `v`, `kind` and the fields."""
+        self.stdout.write(self._encode(kind, fields) + "\n")
+
+    def fail(
+        self, message: str, *, code: str, hint: str = "", retryable: bool = False, **fields: Any
+    ) -> None:
+        """Say why the command ends: one line, or one object with `--json`."""
+        if self.json:
+            known = {"code": code, "message": message, "hint": hint, "retryable": retryable}
+            self._complain(self._encode("error", {**known, **fields}))
+        else:
+            stop = "" if message.endswith((".", "?", "!")) else "."
+            self._complain(f"rollout: {message}{stop} {hint}".rstrip(" "))
+
+    def _encode(self, kind: str, fields: Mapping[str, Any]) -> str:
+        value = {"v": FORMAT_VERSION, "kind": kind, **fields}
+        return safe_json(json.dumps(value, ensure_ascii=self.ascii, separators=(",", ":"), default=str))
+
+    def _complain(self, text: str) -> None:
+        if self.before_note is not None:
+            self.before_note()
+        try:
+            self.stdout.flush()  # keeps the order where both streams are one terminal
+            self.stderr.write(text + "\n")
+            self.stderr.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # the terminal hung up: there is nobody to tell
+            self.stderr = _devnull(error)
+
+    # Looks
+
+    @property
+    def is_tty(self) -> bool:
+        """Whether a person reads stdout."""
+        return bool(self.stdout.isatty())
+
+    @property
+    def has_colors(self) -> bool:
+        """By `--color`, then NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, `TERM=dumb`, then whether it is a tty."""
+        if self.color != "auto":
+            return self.color == "always"
+        if self.environ.get("NO_COLOR"):
+            return False
+        if any(self.environ.get(name) not in (None, "", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+            return True
+        return self.environ.get("TERM") != "dumb" and self.is_tty
+
+    def style(self, text: str, style: str) -> str:
+        """The text in a colour or weight, where those are on."""
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if text and self.has_colors else text
+
+    def mark(self, name: str) -> str:
+        """A sign such as ✓, or its ASCII form."""
+        return _MARKS[name][self.ascii]
+
+
+def _open_stream(stream: TextIO | None, descriptor: int) -> Any:
+    # A closed descriptor leaves None in sys: what is printed has nowhere to go.
+    return open(os.devnull, "w", encoding="utf-8") if stream is None else stream
+
+
+def _devnull(cause: OSError) -> TextIO:
+    stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    stream.write(str(cause))
+    return stream
+
+
+def _speaks_utf8(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """What the locale says; where it says nothing, the encoding that Python chose."""
+    if (stream.encoding or "").lower().replace("-", "") != "utf8":
+        return False
+    if environ.get("PYTHONIOENCODING"):
+        return True
+    locale = next(filter(None, map(environ.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return not locale or "utf8" in locale.lower().replace("-", "")

@@ -1,0 +1,211 @@
+"""The home: the folder that holds the rollouts of many threads (FORMAT.md, Files).
+
+Invariant: what is found is a file whose name is a rollout's, or a path that the caller wrote
+out; an id never becomes a path before `ThreadId` took it. Looking reads names only: no file is
+opened, no link below the home is followed, and what can't be listed is passed over and named
+in `passed_over`. Nothing is made here either: folders appear with the first record.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from protocol.errors import InvalidThreadId, RolloutUnreadable, ThreadNotFound
+from protocol.ids import ThreadId
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from thread_store.errors import AmbiguousThread
+
+__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout"]
+
+FRAGMENT_MIN = 4
+"""Fewer characters of an id than these name no thread."""
+
+_DEPTH_MAX = 6
+"""Folders below `sessions/` that are looked into: Codex makes three levels."""
+
+_NEWEST_NAMED = 3
+_NEWEST = re.compile(r"@(\d*)\Z")
+_FRAGMENT = re.compile(r"[0-9a-fA-F-]+\Z")
+_PATH_SUFFIXES = (".jsonl", ".jsonl.zst", ".json")
+
+
+class StoredRollout(NamedTuple):
+    """One rollout file in a home."""
+
+    path: Path
+    name: RolloutName
+    archived: bool
+
+
+class Home:
+    """A folder of rollouts. `path` is absolute and free of symbolic links.
+
+    `passed_over` holds what the last look could not list, each as a `RolloutUnreadable`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.passed_over: list[RolloutUnreadable] = []
+
+    @classmethod
+    def resolve(cls, flag: str | None = None, environ: Mapping[str, str] | None = None) -> Home:
+        """The home that `flag` names, else `ROLLOUT_HOME`, else `$XDG_STATE_HOME/rollout`.
+
+        It need not exist. Empty texts count as not given.
+        """
+        environ = os.environ if environ is None else environ
+        named = flag or environ.get("ROLLOUT_HOME")
+        if named:
+            return cls(Path(named).expanduser())
+        from platformdirs import user_state_path  # 13 ms that most calls don't need
+
+        return cls(user_state_path("rollout", appauthor=False))
+
+    def __repr__(self) -> str:
+        return f"Home({str(self.path)!r})"
+
+    def new_rollout_path(self, thread_id: str, *, created: datetime | None = None) -> Path:
+        """Where the first rollout of a thread goes: `sessions/YYYY/MM/DD/rollout-…-<id>.jsonl`.
+
+        `created` is local time, by default now. Nothing is made on disk.
+
+        Raises:
+            InvalidThreadId: the id is no UUID.
+        """
+        name = RolloutName.make(thread_id, created=created or datetime.now())
+        return self.path / name.folder / name.text
+
+    def rollouts(self, *, archived: bool = True) -> Iterator[StoredRollout]:
+        """Every rollout file, the live ones first, each group from the newest name to the oldest.
+
+        A compressed file beside its plain one is left out. Odd entries are passed over.
+
+        Raises:
+            RolloutUnreadable: the home itself is there and can't be listed.
+        """
+        self.passed_over = []
+        self._require_listable()
+        yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
+        if archived:
+            yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
+
+    def _require_listable(self) -> None:
+        try:
+            if not stat.S_ISDIR(os.stat(self.path).st_mode):
+                raise NotADirectoryError(20, os.strerror(20))
+        except FileNotFoundError:
+            return  # an empty home
+        except OSError as error:
+            raise RolloutUnreadable(path=self.path, cause=error, operation="list") from error
+
+    def _walk(self, folder: Path, *, archived: bool, depth: int) -> Iterator[StoredRollout]:
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.passed_over.append(RolloutUnreadable(path=folder, cause=error, operation="list"))
+            return
+        names = {entry.name for entry in entries}
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if depth > 0:
+                    yield from self._walk(folder / entry.name, archived=archived, depth=depth - 1)
+                continue
+            name = RolloutName.match(entry.name)
+            if name is None or not entry.is_file(follow_symlinks=False):
+                continue
+            if name.compressed and entry.name.removesuffix(".zst") in names:
+                continue
+            yield StoredRollout(folder / entry.name, name, archived)
+
+    def current_rollouts(self, *, archived: bool = True) -> dict[ThreadId, StoredRollout]:
+        """The rollout that each thread goes on in, newest thread first.
+
+        Of several files of one thread: a live one before an archived one, a plain one before its
+        compressed twin, and the last revert before what it came from.
+        """
+        current: dict[ThreadId, StoredRollout] = {}
+        for found in self.rollouts(archived=archived):
+            known = current.get(found.name.thread_id)
+            if known is None or _rank(found) > _rank(known):
+                current[found.name.thread_id] = found
+        return current
+
+    def find_thread(self, thread_id: str) -> Path:
+        """The current rollout of the thread of exactly this id.
+
+        Raises:
+            InvalidThreadId: the id is no UUID.
+            ThreadNotFound: the home holds no such thread.
+        """
+        wanted = ThreadId.parse(thread_id)
+        files = [found for found in self.rollouts() if found.name.thread_id == wanted]
+        if not files:
+            self._not_found(thread_id)
+        return max(files, key=_rank).path
+
+    def find(self, text: str) -> Path:
+        """The rollout that a person names: a path, an id, the beginning or the end of one, `@`, `@2`.
+
+        `@` is the newest thread of this home, `@2` the second newest. The end of an id serves as
+        its beginning does, because ids made on one day begin alike.
+
+        Raises:
+            InvalidThreadId: the text can't be a name at all.
+            ThreadNotFound: nothing fits.
+            AmbiguousThread: several threads fit, or it is shorter than `FRAGMENT_MIN`.
+        """
+        if not text or "\0" in text:
+            raise InvalidThreadId(text)
+        newest = _NEWEST.match(text)
+        if newest is not None:
+            return self._find_newest(text, int(newest[1] or 1))
+        if _is_path(text):
+            if not os.path.lexists(text):
+                self._not_found(text)
+            return Path(text)
+        found = self._find_fragment(text) if _FRAGMENT.match(text) else None
+        if found is None and os.path.lexists(text):
+            return Path(text)
+        return found or self._not_found(text)
+
+    def _find_newest(self, text: str, position: int) -> Path:
+        threads = self.current_rollouts(archived=False)
+        if not 1 <= position <= len(threads):
+            self._not_found(text)
+        return next(islice(threads.values(), position - 1, None)).path
+
+    def _find_fragment(self, text: str) -> Path | None:
+        lowered = text.lower()
+        threads = self.current_rollouts()
+        if lowered in threads:
+            return threads[ThreadId(lowered)].path
+        matches = [each for each in threads if each.startswith(lowered)]
+        matches = matches or [each for each in threads if each.endswith(lowered)]
+        if len(matches) > 1 or (matches and len(lowered) < FRAGMENT_MIN):
+            raise AmbiguousThread(text, matches, minimum=FRAGMENT_MIN)
+        return threads[matches[0]].path if matches else None
+
+    def _not_found(self, text: str) -> NoReturn:
+        error = ThreadNotFound(text, path=None if _is_path(text) else self.path)
+        newest = list(islice(self.current_rollouts(), _NEWEST_NAMED))
+        error.hint = f"The newest are {', '.join(newest)}" if newest else "This home holds no threads yet"
+        raise error
+
+
+def _is_path(text: str) -> bool:
+    separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
+    return any(each in text for each in separators) or text.endswith(_PATH_SUFFIXES)
+
+
+def _rank(found: StoredRollout) -> tuple[bool, str, bool]:
+    return (not found.archived, found.name.rollout_id or "", not found.name.compressed)
