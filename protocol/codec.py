@@ -18,11 +18,12 @@ from msgspec import inspect
 
 from protocol.errors import InvalidLine, ItemNotEncodable
 from protocol.items import CODEX_TYPES, RawItem, RolloutItem
-from protocol.validity import NESTING_MAX, SHALLOW_BYTES, parse_value, require_shallow
+from protocol.validity import NESTING_MAX, SHALLOW_BYTES, parse_value, require_shallow, require_utf8
 
 __all__ = [
     "ItemKind",
     "compact_json",
+    "drop_space",
     "encode_into",
     "encode_item",
     "encode_payload",
@@ -35,15 +36,21 @@ __all__ = [
 def _plain_value(value: object) -> object:
     """A subclass of a JSON type (a `ThreadId`, say) is written as that type."""
     if isinstance(value, msgspec.Raw):
-        return parse_value(bytes(value))
+        return json.loads(bytes(value))
     for base in (str, bool, int, float):
         if isinstance(value, base):
             return base(value)
     raise TypeError(f"objects of type {type(value).__name__} have no JSON form")
 
 
+def _plain_or_raw(value: object) -> object:
+    # Raw JSON is written as it is, so it can't become null.
+    return True if isinstance(value, msgspec.Raw) else _plain_value(value)
+
+
 _encoder = msgspec.json.Encoder(enc_hook=_plain_value)
 encode_into = _encoder.encode_into
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 _ENCODED = (bytes, bytearray, memoryview, msgspec.Raw)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -168,10 +175,10 @@ def _append(value: Any, buffer: bytearray, record_type: str | None, *, plain: bo
     if buffer.find(b"\n", start) >= 0:  # only a `Raw` that the value holds can bring one
         raise ItemNotEncodable("it holds a newline outside a string", item_type=record_type)
     if len(buffer) - start >= SHALLOW_BYTES - 2:
-        _refuse_deep(buffer[start:], record_type)
+        _refuse_deep(bytes(buffer[start:]), record_type)
 
 
-def _refuse_deep(payload: bytes | bytearray, record_type: str | None) -> None:
+def _refuse_deep(payload: bytes, record_type: str | None) -> None:
     try:
         require_shallow(payload, NESTING_MAX - 1)  # the envelope is a level of its own
     except InvalidLine as error:
@@ -179,7 +186,7 @@ def _refuse_deep(payload: bytes | bytearray, record_type: str | None) -> None:
 
 
 def _refuse_nan(value: Any, record_type: str | None) -> None:
-    if _holds_nan(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_value)):
+    if _holds_nan(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_or_raw)):
         raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=record_type)
 
 
@@ -217,20 +224,35 @@ def encode_value(value: Any, record_type: str | None = None) -> bytes:
 
 
 def compact_json(data: bytes, record_type: str | None = None) -> bytes:
-    """Validate encoded JSON and drop the white space between its tokens; numbers keep their text."""
+    """Validate encoded JSON and drop the white space between its tokens; numbers keep their text.
+
+    Raises:
+        ItemNotEncodable: it is no JSON, holds NaN or Infinity, or nests deeper than 127 levels.
+    """
     try:
-        compacted = msgspec.json.format(data, indent=-1)
-        parse_needed = not compacted.isascii()
-    except (msgspec.DecodeError, RecursionError):
-        compacted, parse_needed = _STRING_OR_SPACE.sub(rb"\1", data), True
-    try:
-        if parse_needed:
-            parse_value(compacted)
-            _refuse_constants(compacted)
-        require_shallow(compacted, NESTING_MAX - 1)  # the envelope is a level of its own
+        _require_json(data)
+        require_shallow(data, NESTING_MAX - 1)  # the envelope is a level of its own
     except InvalidLine as error:
         raise ItemNotEncodable(f"its payload is no JSON: {error.detail}", item_type=record_type) from None
-    return compacted
+    return drop_space(data)
+
+
+def drop_space(data: bytes) -> bytes:
+    """Valid JSON without the white space between its tokens."""
+    try:
+        return msgspec.json.format(data, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return _STRING_OR_SPACE.sub(rb"\1", data)
+
+
+def _require_json(data: bytes) -> None:
+    try:
+        _decode_raw(data)
+    except (msgspec.DecodeError, RecursionError):
+        parse_value(data)
+        _refuse_constants(data)
+    if not data.isascii():
+        require_utf8(data)
 
 
 def _refuse_constants(data: bytes) -> None:

@@ -63,8 +63,8 @@ class EncryptedContent(Struct, tag_field="type", tag="encrypted_content", gc=Fal
 ContentPart = InputText | OutputText | InputImage | InputAudio
 OutputPart = InputText | InputImage | InputAudio | EncryptedContent
 
-_PARTS = frozenset({InputText, OutputText, InputImage, InputAudio, EncryptedContent})
-_TEXTS = frozenset({InputText, OutputText})
+_PARTS: frozenset[Any] = frozenset({InputText, OutputText, InputImage, InputAudio, EncryptedContent})
+_TEXTS: frozenset[Any] = frozenset({InputText, OutputText})
 
 
 def require_parts(parts: Sequence[Any], kind: Any) -> None:

@@ -398,7 +398,7 @@ class MessageCompleted(ItemCompleted, tag="item_completed", kw_only=True):
     item: UserMessageItem | AgentMessageItem
 
     def __post_init__(self) -> None:
-        item = self.item
+        item: Any = self.item
         if (
             item.__class__ not in _MESSAGES
             or item.id.__class__ is not str
@@ -407,8 +407,8 @@ class MessageCompleted(ItemCompleted, tag="item_completed", kw_only=True):
             _require_message(item)
 
 
-_MESSAGES = frozenset({UserMessageItem, AgentMessageItem})
-_TEXTS = frozenset({UserText, AgentText})
+_MESSAGES: frozenset[Any] = frozenset({UserMessageItem, AgentMessageItem})
+_TEXTS: frozenset[Any] = frozenset({UserText, AgentText})
 
 
 def _require_message(item: Any) -> None:

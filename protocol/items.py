@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from protocol.errors import InvalidLine, ItemNotEncodable
 
@@ -27,6 +27,7 @@ __all__ = [
     "bind",
     "decode_item",
     "require_text",
+    "written",
 ]
 
 CODEX_TYPES = frozenset(
@@ -125,6 +126,12 @@ def decode_item(record_type: str, payload: Raw | bytes) -> RolloutItem:
         return decode(payload)
     except (msgspec.MsgspecError, InvalidLine):
         return RawItem(record_type, bytes(payload))
+
+
+def written(value: Any) -> Any:
+    """A field's default that is written all the same, though defaults are left out else."""
+    # Only a factory that msgspec doesn't know makes it write the default.
+    return field(default_factory=lambda: value.copy() if isinstance(value, list) else value)
 
 
 def require_text(item: RolloutItem, *names: str, optional: bool = False) -> None:

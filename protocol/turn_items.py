@@ -15,7 +15,9 @@ from os import urandom
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct, field
+from msgspec import Struct
+
+from protocol.items import written
 
 __all__ = [
     "AgentMessageItem",
@@ -200,9 +202,8 @@ class CommandExecutionItem(TurnItem, tag="CommandExecution", kw_only=True):
     process_id: str | None = None
     command: list[str]
     cwd: str
-    # Written even when empty: Codex wants the keys.
-    parsed_cmd: list[Any] = field(default_factory=lambda: [])
-    source: str = field(default_factory=lambda: "agent")
+    parsed_cmd: list[Any] = written([])
+    source: str = written("agent")
     status: str
     stdout: str | None = None
     stderr: str | None = None

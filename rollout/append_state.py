@@ -22,7 +22,7 @@ from rollout.record import RolloutRecord
 from rollout.source import ByteSource, is_compressed, open_source
 from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document
 
-__all__ = ["AppendState", "scan_for_append"]
+__all__ = ["AppendState", "require_appendable", "scan_for_append"]
 
 BLOCK_BYTES = 256 << 10
 
@@ -68,7 +68,7 @@ def scan_for_append(
         RolloutUnreadable: the system refuses to read it.
     """
     source = open_source(descriptor, name=path)
-    _require_appendable(source)
+    require_appendable(source)
     scan = _Scan()
     head = find_head(source, record_bytes_max=record_bytes_max)
     size = source.size()
@@ -84,7 +84,12 @@ def scan_for_append(
     return scan.state(size, head, source)
 
 
-def _require_appendable(source: ByteSource) -> None:
+def require_appendable(source: ByteSource) -> None:
+    """Refuse what is read like a rollout but can't be appended to.
+
+    Raises:
+        NotARollout: it is compressed, or one JSON document.
+    """
     head = source.read_at(DOCUMENT_HEAD_BYTES, 0)
     if is_compressed(head):
         raise NotARollout(
@@ -135,20 +140,18 @@ class _Scan:
         if self.last_timestamp_ms is None and (stamp := parse_timestamp(line.timestamp)) is not None:
             self.last_timestamp_ms = int(stamp.timestamp() * 1000)
         if line.type == "x_writer":
-            self._take_epoch(_payload(line).get("epoch"))
+            self.epoch = max(self.epoch, _count(_payload(line).get("epoch")) or 0)
         elif line.type == "x_memory" and self._spoken_for is None:
             self._take_memory(_payload(line), offset)
 
-    def _take_epoch(self, epoch: Any) -> None:
-        if _is_count(epoch):
-            self.epoch = max(self.epoch, epoch)
-
     def _take_memory(self, memory: dict[str, Any], offset: int) -> None:
-        ordinal, epoch, upto = (memory.get(key) for key in ("max_ordinal", "epoch", "upto_offset"))
-        if not _is_count(epoch) or not _is_count(upto) or not (ordinal is None or _is_count(ordinal)):
+        epoch, upto = _count(memory.get("epoch")), _count(memory.get("upto_offset"))
+        ordinal = memory.get("max_ordinal")
+        next_ordinal = 0 if ordinal is None else _count(ordinal, plus=1)
+        if epoch is None or upto is None or next_ordinal is None:
             return  # not a memory that can be trusted: go on to the one before
-        self._take_epoch(epoch)
-        self.next_ordinal = max(self.next_ordinal, -1 if ordinal is None else ordinal + 1)
+        self.epoch = max(self.epoch, epoch)
+        self.next_ordinal = max(self.next_ordinal, next_ordinal)
         self._spoken_for = min(upto, offset)
 
     def is_complete(self, offset: int) -> bool:
@@ -185,5 +188,7 @@ def _payload(line: RolloutLine) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _count(value: Any, *, plus: int = 0) -> int | None:
+    """A number that counts something, else None."""
+    valid = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value + plus if valid else None

@@ -17,7 +17,8 @@ from protocol.errors import PendingQueueFull
 from rollout.barrier import Barrier, Goal, Receipt
 from rollout.config import RecorderConfig
 from rollout.core import create_core, open_core
-from rollout.recorder import RecorderHandle, Records, _flatten
+from rollout.pending import Records
+from rollout.recorder import RecorderHandle
 from rollout.service import shared_service
 
 if TYPE_CHECKING:
@@ -47,7 +48,9 @@ def _refuse_inside_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise RuntimeError("rollout.blocking was called inside a running event loop; use RolloutRecorder and await it")
+    raise RuntimeError(
+        "rollout.blocking was called inside a running event loop; use RolloutRecorder and await it"
+    )
 
 
 class BlockingRecorder(RecorderHandle):
@@ -58,11 +61,10 @@ class BlockingRecorder(RecorderHandle):
 
     def record(self, *items: Records, timeout: float | None = None) -> None:
         """As `RolloutRecorder.record`."""
-        flat = _flatten(items)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
-                self.record_nowait(flat)
+                self.record_nowait(*items)
                 return
             except PendingQueueFull:
                 left = None if deadline is None else deadline - time.monotonic()

@@ -81,7 +81,7 @@ def create_core(
     """
     path = _absolute(path)
     _require_free(path)
-    meta = _complete_meta(meta or SessionMeta(), path)
+    meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path)
     thread_id = str(meta.id)
     line = encode_item(meta, timestamp=str(meta.timestamp), ordinal=0)
     sink = FileSink(path, first_line=line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence)
@@ -110,7 +110,7 @@ def _complete_meta(meta: SessionMeta, path: str) -> SessionMeta:
     if name is not None and given is not None and name.thread_id != given:
         raise NotARollout(path=path, reason=f"its name says thread {name.thread_id}, its meta line {given}")
     thread_id = given or (name.thread_id if name is not None else ThreadId.new())
-    return meta.completed(id=str(thread_id), timestamp=meta.timestamp or format_timestamp(now_ms()))
+    return meta.filled(thread_id=str(thread_id), timestamp=format_timestamp(now_ms()))
 
 
 def open_core(

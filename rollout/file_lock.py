@@ -60,7 +60,13 @@ def find_holder(descriptor: int) -> WriterHolder:
 
 def _describe(pid: int) -> WriterHolder:
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode(errors="replace")
+        command = (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .rstrip(b"\0")
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+        )
     except OSError:  # it ended in the meantime, or belongs to another pid namespace
         command = ""
     return WriterHolder(pid=pid, host=os.uname().nodename, command=command[:200] or None)

@@ -169,6 +169,7 @@ class FileSink:
         folders, self._file.unsynced_folders = self._file.unsynced_folders, []
         # Ours may be reopened while this one syncs; a duplicate reports the same errors (open(2)).
         descriptor = self._calls.dup(self._file.descriptor)
+        end = self.end_bytes
 
         def job() -> None:
             done = False
@@ -179,6 +180,7 @@ class FileSink:
                 for folder in dict.fromkeys(folders):
                     self._calls.sync_folder(folder)
                 done = True
+                self._verify_synced(descriptor, end)
             finally:
                 if not done:
                     self._suspect = self._suspect or suspect
@@ -186,6 +188,18 @@ class FileSink:
                 self._calls.close(descriptor)
 
         return job
+
+    def _verify_synced(self, descriptor: int, end: int) -> None:
+        """After the sync, in its thread: what was synced is what stands at the path."""
+        if self._fence is not None:
+            self._fence()
+        held = self._calls.fstat(descriptor)
+        try:
+            at_path = self._calls.lstat(self.path)
+        except FileNotFoundError:
+            raise SinkDisturbed("the path is gone") from None
+        if (at_path.st_dev, at_path.st_ino) != (held.st_dev, held.st_ino) or held.st_size < end:
+            raise SinkDisturbed("the file is not the one that was synced")
 
     def sync_failed(self) -> None:
         self._rewrite = True
@@ -270,7 +284,9 @@ class FileSink:
         if standing.foreign_bytes:
             self._needs_newline = self._file.read(max(0, size - 1), 1) not in (b"\n", b"")
             _log.warning(
-                "%s: %d bytes of another writer stand among ours; they stay", self.path, standing.foreign_bytes
+                "%s: %d bytes of another writer stand among ours; they stay",
+                self.path,
+                standing.foreign_bytes,
             )
         self.epoch += 1
 

@@ -143,7 +143,9 @@ class LiveFile:
             at_path = self._calls.lstat(self.path)
         except FileNotFoundError:
             if self._calls.fstat(self.descriptor).st_nlink:
-                raise RolloutMoved(path=self.path, moved_to=self._calls.current_path(self.descriptor)) from None
+                raise RolloutMoved(
+                    path=self.path, moved_to=self._calls.current_path(self.descriptor)
+                ) from None
             self._rebuild()
             return
         if self.is_ours(at_path):
@@ -209,7 +211,9 @@ class LiveFile:
             self._switch(fresh)
         except FileExistsError:
             self._calls.close(fresh)
-            raise RolloutReplaced(path=self.path, reason="it appeared while the rollout was rebuilt") from None
+            raise RolloutReplaced(
+                path=self.path, reason="it appeared while the rollout was rebuilt"
+            ) from None
         except BaseException:
             self._calls.close(fresh)
             raise

@@ -5,9 +5,11 @@ in which they are accepted; the items of one call are accepted together or not a
 is refused leaves no trace. Nothing here waits or does I/O.
 
 Theory of operation. Lines are encoded straight into one growing bytearray: no object per
-line and no join. The writer swaps the buffer for an empty one. A signal handler or a
-finalizer may call `append` while the same thread is inside it: such items are encoded apart
-and join the queue when the outer call ends.
+line and no join. The writer swaps the buffer for an empty one. `append` has an express way
+for the usual call (one item, of a class that needs nothing special, nobody to wake); every
+question that may stop it is folded into `_calm` and `_mark`, and all else goes the long way,
+which writes the same bytes. A signal handler or a finalizer may call `append` while the same
+thread is inside it: such items are encoded apart and join the queue when the outer call ends.
 """
 
 from __future__ import annotations
@@ -15,34 +17,96 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from time import time_ns
+from time import time, time_ns
+from typing import NamedTuple
 
-from protocol.codec import ItemKind, encode_into, encode_payload, kind_of, kinds
+from protocol.codec import encode_into, encode_payload, kind_of
 from protocol.errors import PendingQueueFull, RecordTooLarge, RolloutError
 from protocol.items import RawItem, RolloutItem
 from protocol.timestamps import format_timestamp
 from rollout.backlog import Chunk
 from rollout.config import Durability, RecorderConfig
 
-__all__ = ["Pending", "Wake"]
+__all__ = ["Pending", "Records"]
+
+Records = RolloutItem | Iterable[RolloutItem]
+"""What callers pass: an item, or several."""
 
 # A chunk that the writer is slow to fetch goes on growing up to this many times chunk_bytes.
 _CHUNK_GROWTH_MAX = 8
+_ENVELOPE_BYTES_MAX = 1024
+_NO_LIMIT = 1 << 62
 
-ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
+_ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
+
+# What msgspec raises for values that it can't write; the codec then decides.
+_REFUSALS = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
 
 
-class Wake:
-    """What the writer must be told after an append."""
+class _Plan(NamedTuple):
+    """How the items of one class are written here."""
 
-    NOTHING = 0
-    LINGER = 1
-    """Something is pending: write it within `linger_seconds`."""
-    NOW = 2
+    envelope: bytes
+    bare_envelope: bytes
+    numbered: bool
+    plain: bool
+    binds: bool
+    level: Durability | None
+    """None where it is `PENDING`."""
+
+
+def _flatten(items: Sequence[Records]) -> list[RolloutItem]:
+    flat: list[RolloutItem] = []
+    for each in items:
+        if isinstance(each, list | tuple):
+            flat.extend(each)
+        else:
+            flat.append(each)  # type: ignore[arg-type]  # what is no item is refused by name when encoded
+    return flat
 
 
 class Pending:
     """The bounded queue between callers and the writer. Safe from any thread and signal handler."""
+
+    # Slots: the express way reads several of these for each item.
+    __slots__ = (
+        "_acquire",
+        "_bare_stamp",
+        "_bind",
+        "_buffer",
+        "_buffer_start",
+        "_calm",
+        "_chunk_bytes",
+        "_durable",
+        "_express",
+        "_header",
+        "_heads",
+        "_hurried",
+        "_idle",
+        "_inside",
+        "_levels",
+        "_limit",
+        "_lock",
+        "_mark",
+        "_next_ordinal",
+        "_opening",
+        "_path",
+        "_pending_bytes_max",
+        "_plans",
+        "_record_bytes_max",
+        "_reentered",
+        "_refusal",
+        "_release",
+        "_sealed",
+        "_sealed_items",
+        "_slow_items",
+        "_stamp",
+        "_stamp_ends",
+        "_stamp_ms",
+        "last_error",
+        "sync_wanted",
+        "wake",
+    )
 
     def __init__(
         self,
@@ -55,206 +119,289 @@ class Pending:
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
         stamp_ms: int = 0,
     ) -> None:
+        """
+        Args:
+            header: what must stand before the first record: the meta line of a new file, the newline
+                that the last line of an old one lacks, or nothing.
+            opening: makes the `x_writer opened` line that goes with the first record.
+            next_ordinal: None in a legacy rollout that numbers nothing.
+            bind: fills in thread and turn where a class of items needs it.
+            stamp_ms: timestamps never lie before it.
+        """
         self._path = path
-        self._config = config
+        self._pending_bytes_max = config.pending_bytes_max
+        self._record_bytes_max = config.record_bytes_max
+        self._chunk_bytes = config.chunk_bytes
         self._header = header
-        """What must stand before the first record: the meta line of a new file, the newline that the
-        last line of an old one lacks, or nothing."""
         self._opening: Callable[[], bytes] | None = opening
-        """Makes the `x_writer opened` line that goes with the first record; None once it did."""
-        self._next_ordinal = next_ordinal
         self._bind = bind
-        self._levels = {**config.durability, **ALWAYS_SYNCED}
+        self._levels = {**config.durability, **_ALWAYS_SYNCED}
+        self._plans: dict[type, _Plan] = {}
+        self._express: dict[type, bytes] = {}
+        """Envelopes of the classes that may go the express way: plain, numbered, of no special level."""
+        self._heads: dict[type, bytes] = {}
+        """For the present stamp: the line up to its payload, with %d for the ordinal."""
+
         self._lock = threading.RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._refusal: Callable[[], RolloutError] | None = None
         self._inside = False
         self._reentered: deque[RawItem] = deque()
-        self._refusal: Callable[[], RolloutError] | None = None
+        self._calm = False
+        """The express way is open: begun, not refused, nobody inside, the writer knows of pending items."""
+        self._mark = 0
+        """A buffer that reached this size goes the long way: chunk full, queue full, or items to join."""
 
         self._buffer = bytearray()
-        self._buffer_items = 0
         self._buffer_start = 0
         self._sealed: list[Chunk] = []
+        self._sealed_items = 0
+        self._durable = 0
+        self._limit = config.pending_bytes_max
+        self._next_ordinal = next_ordinal
+        self._slow_items = -(next_ordinal or 0)
+        """Accepted items less the ordinals given: what the express way need not count."""
 
         self._stamp_ms = stamp_ms
-        self._stamp = b""
-        self._stamp_unnumbered = b""
-        self._set_stamp(stamp_ms)
+        self._stamp_ends = 0.0
+        self._stamp = self._bare_stamp = b""
 
-        self.accepted_bytes = 0
-        self.accepted_items = 0
-        self.durable_bytes = 0
-        """Set by the writer; read here without a lock, it only ever grows."""
+        self.wake: Callable[[bool], None] = lambda now: None
+        """Tells the writer that something is pending: it comes now, or within its linger time."""
         self.sync_wanted = 0
         """Stream position that a record of durability `sync` asks for."""
         self.last_error: BaseException | None = None
         """The writer's last error, for the message of `PendingQueueFull`."""
-        self.idle = True
+        self._idle = True
         """The writer has nothing scheduled: the next append must wake it."""
-        self.hurried = False
-        """The writer was already told to come at once."""
+        self._hurried = False
+        """The writer was already told to come now."""
 
-    # The callers' side
+    @property
+    def accepted_bytes(self) -> int:
+        """Stream position behind the last accepted item."""
+        return self._buffer_start + len(self._buffer)
 
-    def append(self, items: Sequence[RolloutItem]) -> int:
-        """Accept all of `items` or none. Returns a `Wake`.
+    @property
+    def accepted_items(self) -> int:
+        """How many items of the callers were accepted."""
+        return (self._next_ordinal or 0) + self._slow_items
 
-        Raises:
-            RecorderClosed, WriterFenced: the recorder takes no more.
-            ItemNotEncodable, RecordTooLarge: one of the items is unfit.
-            PendingQueueFull: no room; wait, or free the disk.
-        """
-        with self._lock:
-            if self._refusal is not None:
-                raise self._refusal()
-            if self._inside:
-                return self._stash(items)
-            self._inside = True
-            try:
-                wake = self._accept(items)
-                while self._reentered:
-                    wake = max(wake, self._accept([self._reentered.popleft()], forced=True))
-                return wake
-            finally:
-                self._inside = False
-
-    def _accept(self, items: Sequence[RolloutItem], *, forced: bool = False) -> int:
-        config = self._config
-        pending = self.accepted_bytes - self.durable_bytes
-        if pending >= config.pending_bytes_max and not forced:
-            raise self._full(pending)
-        buffer = self._buffer
-        start = len(buffer)
-        ordinal = self._next_ordinal
-        urgency = Durability.PENDING
-        try:
-            if self._opening is not None:
-                buffer += self._header + self._opening()
-            now = time_ns() // 1_000_000
-            if now > self._stamp_ms:
-                self._set_stamp(now)
-            line_start = len(buffer)
-            for item in items:
-                kind: ItemKind = kinds.get(type(item)) or kind_of(item)
-                if kind.binds and self._bind is not None:
-                    item = self._bind(item)
-                if ordinal is not None and kind.numbered:
-                    buffer += b"%b%d%b" % (self._stamp, ordinal, kind.envelope)
-                    ordinal += 1
-                else:
-                    buffer += self._stamp_unnumbered + kind.envelope_unnumbered
-                if kind.plain:
-                    try:
-                        encode_into(item, buffer, -1)
-                    except (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError):
-                        self._encode_again(item, buffer, kind, line_start, ordinal)
-                else:
-                    encode_payload(item, buffer, kind)
-                buffer += b"}\n"
-                line_end = len(buffer)
-                if line_end - line_start > config.record_bytes_max:
-                    raise RecordTooLarge(
-                        size_bytes=line_end - line_start,
-                        limit_bytes=config.record_bytes_max,
-                        item_type=kind.record_type,
-                    )
-                line_start = line_end
-                level = self._levels.get(kind.record_type)
-                if level is not None and level is not urgency:
-                    urgency = level if urgency is not Durability.SYNC else urgency
-            grown = len(buffer) - start
-            if pending and pending + grown > config.pending_bytes_max and not forced:
-                raise self._full(pending)
-        except BaseException:
-            del buffer[start:]
-            raise
-        self._next_ordinal = ordinal
-        self._header, self._opening = b"", None
-        self.accepted_items += len(items)
-        self._buffer_items += len(items)
-        return self._note_accepted(grown, urgency)
-
-    def _encode_again(
-        self, item: RolloutItem, buffer: bytearray, kind: ItemKind, line_start: int, ordinal: int | None
-    ) -> None:
-        """The quick encoder refused: drop what it left of the payload and let the codec decide."""
-        del buffer[line_start:]
-        if ordinal is not None and kind.numbered:
-            buffer += b"%b%d%b" % (self._stamp, ordinal - 1, kind.envelope)
-        else:
-            buffer += self._stamp_unnumbered + kind.envelope_unnumbered
-        encode_payload(item, buffer, kind)
-
-    def _note_accepted(self, grown: int, urgency: Durability) -> int:
-        self.accepted_bytes += grown
-        size = len(self._buffer)
-        if size >= self._config.chunk_bytes * _CHUNK_GROWTH_MAX:
-            self._seal()
-        if urgency is Durability.SYNC:
-            self.sync_wanted = self.accepted_bytes
-        if (urgency is not Durability.PENDING or size >= self._config.chunk_bytes) and not self.hurried:
-            self.hurried, self.idle = True, False
-            return Wake.NOW
-        if self.idle:
-            self.idle = False
-            return Wake.LINGER
-        return Wake.NOTHING
-
-    def _stash(self, items: Sequence[RolloutItem]) -> int:
-        ready = []
-        for item in items:
-            kind = kind_of(item)
-            if kind.binds and self._bind is not None:
-                item = self._bind(item)
-            payload = bytearray()
-            encode_payload(item, payload, kind)
-            if len(payload) + 1024 > self._config.record_bytes_max:
-                raise RecordTooLarge(
-                    size_bytes=len(payload), limit_bytes=self._config.record_bytes_max, item_type=kind.record_type
-                )
-            ready.append(RawItem(kind.record_type, bytes(payload)))
-        self._reentered.extend(ready)
-        return Wake.NOTHING
-
-    def append_note(self, item: RolloutItem) -> None:
-        """Add a record of the recorder itself (not counted as an item), even when nearly full."""
-        with self._lock:
-            self._accept([item], forced=True)
-            self.accepted_items -= 1
-            self._buffer_items -= 1
-
-    def append_header(self) -> None:
-        """Accept the meta line alone, so that the file appears without an item (`persist`)."""
-        with self._lock:
-            if self._header and self._refusal is None:
-                self._buffer += self._header
-                grown, self._header = len(self._header), b""
-                self._note_accepted(grown, Durability.PENDING)
-
-    def refuse(self, make_error: Callable[[], RolloutError]) -> None:
-        """From now on `append` raises what `make_error` makes. What was accepted stays."""
-        with self._lock:
-            if self._refusal is None:
-                self._refusal = make_error
+    @property
+    def durable_bytes(self) -> int:
+        """Stream position that a sync has covered."""
+        return self._durable
 
     @property
     def opened(self) -> bool:
         """Whether a record was accepted, so that `x_writer opened` was written."""
         return self._opening is None
 
-    def _full(self, pending: int) -> PendingQueueFull:
+    # The callers' side
+
+    def append(self, *items: Records) -> None:
+        """Accept all of `items` (items or lists of them) or none, and wake the writer.
+
+        Raises:
+            RecorderClosed, WriterFenced: the recorder takes no more.
+            ItemNotEncodable, RecordTooLarge: one of the items is unfit.
+            PendingQueueFull: no room; wait, or free the disk.
+        """
+        self._acquire()
+        try:
+            if self._calm and len(items) == 1 and time() < self._stamp_ends:
+                item = items[0]
+                head = self._heads.get(item.__class__)
+                if head is not None:
+                    self._calm = False
+                    buffer = self._buffer
+                    start = len(buffer)
+                    try:
+                        buffer += head % self._next_ordinal
+                        encode_into(item, buffer, -1)
+                        buffer += b"}\n"
+                        if len(buffer) < self._mark:
+                            self._next_ordinal += 1  # type: ignore[operator]  # heads are numbered
+                            self._calm = True
+                            return
+                    except _REFUSALS:
+                        pass  # the long way says what is wrong with it
+                    except BaseException:
+                        del buffer[start:]
+                        self._calm = True
+                        raise
+                    del buffer[start:]
+                    self._calm = True
+            wake = self._append_any(_flatten(items))
+        finally:
+            self._release()
+        if wake is not None:
+            self.wake(wake)
+
+    def _append_any(self, items: list[RolloutItem], *, forced: bool = False) -> bool | None:
+        """The long way. Returns how to wake the writer, None for not at all."""
+        if self._refusal is not None and not forced:
+            raise self._refusal()
+        if self._inside or not (self._calm or self._idle or self._opening is not None):
+            return self._stash(items)
+        self._inside, self._calm = True, False
+        try:
+            urgency = self._accept(items, forced=forced)
+            while self._reentered:
+                urgency = self._accept([self._reentered.popleft()], forced=True) or urgency
+            return self._seal_and_wake(urgency)
+        finally:
+            self._inside = False
+            self._find_calm()
+
+    def _find_calm(self) -> None:
+        self._calm = self._opening is None and self._refusal is None and not self._idle
+        full = self._limit - self._buffer_start + 1
+        chunk = self._chunk_bytes * (_CHUNK_GROWTH_MAX if self._hurried else 1)
+        self._mark = min(full, chunk, self._record_bytes_max)
+
+    def _accept(self, items: Sequence[RolloutItem], *, forced: bool = False) -> Durability | None:
+        """Append the lines of one fact, or nothing. `forced`: even when the queue is full."""
+        limit = _NO_LIMIT if forced else self._limit
+        if self.accepted_bytes >= limit:
+            raise self._full()
+        if time() >= self._stamp_ends:
+            self._renew_stamp()
+        buffer = self._buffer
+        start = line_start = len(buffer)
+        ordinal, urgency = self._next_ordinal, None
+        try:
+            if self._opening is not None:
+                buffer += self._header + self._opening()
+                line_start = len(buffer)
+            for item in items:
+                plan = self._plans.get(item.__class__) or self._plan(item)
+                self._append_line(item, plan, buffer, ordinal)
+                if plan.numbered:
+                    ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
+                line_end = len(buffer)
+                if line_end - line_start > self._record_bytes_max:
+                    raise self._too_large(item, line_end - line_start)
+                line_start = line_end
+                if plan.level is not None and urgency is not Durability.SYNC:
+                    urgency = plan.level
+            # One fact larger than the whole queue is taken when nothing else waits.
+            if self.accepted_bytes > limit and self._buffer_start + start > self._durable:
+                raise self._full()
+        except BaseException:
+            del buffer[start:]
+            raise
+        self._slow_items += len(items) - ((ordinal or 0) - (self._next_ordinal or 0))
+        self._next_ordinal = ordinal
+        self._header, self._opening = b"", None
+        if urgency is Durability.SYNC:
+            self.sync_wanted = self.accepted_bytes
+        return urgency
+
+    def _append_line(self, item: RolloutItem, plan: _Plan, buffer: bytearray, ordinal: int | None) -> None:
+        if plan.binds and self._bind is not None:
+            item = self._bind(item)
+        if plan.numbered:
+            buffer += b"%b%d%b" % (self._stamp, ordinal, plan.envelope)
+        else:
+            buffer += self._bare_stamp + plan.bare_envelope
+        start = len(buffer)
+        try:
+            if not plan.plain:
+                raise ValueError
+            encode_into(item, buffer, -1)
+        except _REFUSALS:
+            del buffer[start:]  # it may have left a part of the payload behind
+            encode_payload(item, buffer, kind_of(item))
+        buffer += b"}\n"
+
+    def _plan(self, item: RolloutItem) -> _Plan:
+        kind = kind_of(item)
+        level = self._levels.get(kind.record_type)
+        plan = _Plan(
+            envelope=kind.envelope,
+            bare_envelope=kind.envelope_unnumbered,
+            numbered=kind.numbered and self._next_ordinal is not None,
+            plain=kind.plain,
+            binds=kind.binds,
+            level=None if level is Durability.PENDING else level,
+        )
+        if not isinstance(item, RawItem):  # one class, many types
+            cls = item.__class__
+            self._plans[cls] = plan
+            if plan.numbered and plan.plain and not plan.binds and plan.level is None:
+                self._express[cls] = kind.envelope.replace(b"%", b"%%")
+                self._heads[cls] = self._stamp + b"%d" + self._express[cls]
+        return plan
+
+    def _seal_and_wake(self, urgency: Durability | None) -> bool | None:
+        size = len(self._buffer)
+        if size >= self._chunk_bytes * _CHUNK_GROWTH_MAX:
+            self._seal()
+        if (urgency is not None or size >= self._chunk_bytes) and not self._hurried:
+            self._hurried, self._idle = True, False
+            return True
+        if self._idle:
+            self._idle = False
+            return False
+        return None
+
+    def _stash(self, items: list[RolloutItem]) -> None:
+        """Called from inside `append` by a signal handler or finalizer: validate now, join later."""
+        for item in items:
+            kind = kind_of(item)
+            if kind.binds and self._bind is not None:
+                item = self._bind(item)
+            payload = bytearray()
+            encode_payload(item, payload, kind)
+            if len(payload) + _ENVELOPE_BYTES_MAX > self._record_bytes_max:
+                raise self._too_large(item, len(payload))
+            self._reentered.append(RawItem(kind.record_type, bytes(payload)))
+        self._mark = 0
+
+    def append_note(self, item: RolloutItem) -> None:
+        """Add a record of the recorder itself (not counted as an item), even when full or refused."""
+        with self._lock:
+            self._append_any([item], forced=True)
+            self._slow_items -= 1
+
+    def append_header(self) -> None:
+        """Accept the meta line alone, so that the file appears without an item (`persist`)."""
+        with self._lock:
+            if self._header and self._refusal is None:
+                self._buffer += self._header
+                self._header = b""
+
+    def refuse(self, make_error: Callable[[], RolloutError]) -> None:
+        """From now on `append` raises what `make_error` makes. What was accepted stays."""
+        with self._lock:
+            self._refusal = self._refusal or make_error
+            self._find_calm()
+
+    def _full(self) -> PendingQueueFull:
         return PendingQueueFull(
-            pending_bytes=pending,
-            limit_bytes=self._config.pending_bytes_max,
+            pending_bytes=self.accepted_bytes - self._durable,
+            limit_bytes=self._pending_bytes_max,
             path=self._path,
             last_error=self.last_error,
         )
 
-    def _set_stamp(self, now: int) -> None:
-        # Only called with a later time: stamps never step back within a recorder.
+    def _too_large(self, item: RolloutItem, size: int) -> RecordTooLarge:
+        return RecordTooLarge(
+            size_bytes=size, limit_bytes=self._record_bytes_max, item_type=kind_of(item).record_type
+        )
+
+    def _renew_stamp(self) -> None:
+        """Stamps never step back within a recorder: until the clock has caught up, the last one stays."""
+        clock = time_ns() // 1_000_000
+        now = max(clock, self._stamp_ms)
         text = format_timestamp(now).encode()
         self._stamp_ms = now
+        self._stamp_ends = (clock + 1) / 1000
         self._stamp = b'{"timestamp":"%b","ordinal":' % text
-        self._stamp_unnumbered = b'{"timestamp":"%b' % text
+        self._bare_stamp = b'{"timestamp":"%b' % text
+        for cls, envelope in self._express.items():
+            self._heads[cls] = self._stamp + b"%d" + envelope
 
     # The writer's side
 
@@ -264,41 +411,43 @@ class Pending:
             if self._buffer:
                 self._seal()
             sealed, self._sealed = self._sealed, []
-            self.hurried = False
+            self._hurried = False
+            self._find_calm()
             return sealed
 
     def _seal(self) -> None:
-        chunk = Chunk(self._buffer, start=self._buffer_start, items=self._buffer_items)
-        self._sealed.append(chunk)
+        items = self.accepted_items - self._sealed_items
+        self._sealed.append(Chunk(self._buffer, start=self._buffer_start, items=items))
         self._buffer_start += len(self._buffer)
+        self._sealed_items += items
         self._buffer = bytearray()
-        self._buffer_items = 0
+
+    def note_durable(self, stream: int) -> None:
+        """Room again: everything up to `stream` is durable."""
+        with self._lock:
+            self._durable = stream
+            self._limit = stream + self._pending_bytes_max
+            self._find_calm()
 
     def rest(self) -> bool:
         """The writer goes idle. False if something came in meanwhile: look again."""
         with self._lock:
             if self._buffer or self._sealed:
                 return False
-            self.idle = True
-            self.hurried = False
+            self._idle, self._hurried = True, False
+            self._find_calm()
             return True
-
-    def forget(self) -> None:
-        """Drop what was accepted and not taken (after a fork of the process, or `discard`)."""
-        self._buffer = bytearray()
-        self._buffer_items = 0
-        self._sealed = []
-
-    def reset_after_fork(self, refusal: Callable[[], RolloutError]) -> None:
-        """In a forked child: the lock may be held by a thread that doesn't exist here."""
-        self._lock = threading.RLock()
-        self._inside = False
-        self._refusal = refusal
-        self.forget()
 
     def position(self) -> tuple[int, int]:
         """Bytes and items accepted so far: what a barrier waits for."""
         with self._lock:
             return self.accepted_bytes, self.accepted_items
 
-
+    def reset_after_fork(self, refusal: Callable[[], RolloutError]) -> None:
+        """In a forked child: nothing is pending, and the lock may be held by a thread that isn't here."""
+        self._lock = threading.RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._refusal = refusal
+        self._inside = self._calm = False
+        self._buffer = bytearray()
+        self._sealed = []

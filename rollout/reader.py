@@ -89,6 +89,11 @@ class RolloutReader:
         return self._source.name
 
     @property
+    def head(self) -> bytes:
+        """The first bytes, decompressed and without BOM: enough to tell what the file is."""
+        return self._stream.head
+
+    @property
     def meta_record(self) -> RolloutRecord | None:
         """The first session_meta: the thread's own."""
         return self._notices.meta

@@ -43,7 +43,8 @@ class Sink(Protocol):
         """Cheap check that the place is still ours and as we left it. Raises as `append`, or `WriterFenced`."""
 
     def sync_job(self, backlog: Backlog) -> Callable[[], None]:
-        """A blocking call that makes everything handed over so far durable; may run in any thread."""
+        """A blocking call that makes everything handed over so far durable, and checks that the place still
+        holds it. It may run in any thread. Raises as `append`."""
 
     def sync_failed(self) -> None:
         """The last sync job failed: what it covered must be written again before the next counts (G3)."""

@@ -67,6 +67,7 @@ class Writer:
         self._closing_note = closing_note
         self._backlog = Backlog(chunk_bytes=config.chunk_bytes)
         self._backlog.durable_offset = sink.end_bytes
+        pending.wake = self.wake
         self._state = WriterState.OPEN if sink.created else WriterState.DEFERRED
 
         self._arrivals: list[Barrier] = []
@@ -106,7 +107,7 @@ class Writer:
 
     # Called from any thread
 
-    def wake(self, *, now: bool) -> None:
+    def wake(self, now: bool) -> None:
         """Something is pending: come at once, or within `linger_seconds`."""
         self._service.call(self._signal if now else self._start_lingering)
 
@@ -332,12 +333,15 @@ class Writer:
         if self._is_sync_due(unsynced):
             self._syncing, self._sync_due = True, False
             snapshot = (backlog.written, sink.end_bytes, backlog.flushed_items, sink.epoch)
-            self._tasks.start_soon(self._sync, sink.sync_job(backlog), *snapshot)
+            job = self._answering(sink.sync_job(backlog))
+            self._tasks.start_soon(self._sync, job, *snapshot)
             if self._sync_timer is not None:
                 self._sync_timer.cancel()
                 self._sync_timer = None
         elif self._sync_timer is None:
-            self._sync_timer = self._service.loop.call_later(self._config.sync_seconds, self._sync_timer_fired)
+            self._sync_timer = self._service.loop.call_later(
+                self._config.sync_seconds, self._sync_timer_fired
+            )
 
     def _is_sync_due(self, unsynced_bytes: int) -> bool:
         return (
@@ -348,10 +352,32 @@ class Writer:
             or any(barrier.goal is not Goal.FLUSH for barrier in self._barriers)
         )
 
+    def _answering(self, job: Callable[[], None]) -> Callable[[], None]:
+        """The sync job that also answers whom it covers, straight from its thread: a wake-up less for them."""
+        riders = [
+            barrier
+            for barrier in self._barriers
+            if barrier.goal is Goal.SYNC and barrier.target <= self._backlog.written
+        ]
+        offset = self._sink.end_bytes
+
+        def sync_and_answer() -> None:
+            job()
+            for barrier in riders:
+                barrier.receipt = Receipt(barrier.items, offset)
+            answer_all(riders)
+
+        return sync_and_answer
+
     async def _sync(self, job: Callable[[], None], covered: int, offset: int, items: int, epoch: int) -> None:
         """`covered`, `offset`, `items`: stream position, file end and items when the job was made."""
         try:
             await self._service.run_blocking(job)
+        except SinkDisturbed as disturbance:
+            _log.info("%s: %s", self._sink.path, disturbance)
+            self._syncing = False
+            self._signal()  # the next round heals, and syncs again
+            return
         except (OSError, RolloutError) as error:
             self._sink.sync_failed()
             self._syncing, self._sync_broken = False, True
@@ -359,10 +385,11 @@ class Writer:
             self._fail(error)
             return
         self._syncing = False
+        self._barriers = [barrier for barrier in self._barriers if barrier.receipt is None]
         if epoch == self._sink.epoch and not self._healing:
             self._synced_epoch = epoch
             self._backlog.note_durable(covered, offset=offset, items=items)
-            self._pending.durable_bytes = covered
+            self._pending.note_durable(covered)
             self._sync_broken = False
             if not self._blocked:
                 self._recovered()
@@ -436,7 +463,9 @@ class Writer:
 
     def _schedule_retry(self) -> None:
         if self._retry_timer is None:
-            seconds = min(self._retry_seconds, _RETRY_SECONDS_CLOSING) if self._closing else self._retry_seconds
+            seconds = (
+                min(self._retry_seconds, _RETRY_SECONDS_CLOSING) if self._closing else self._retry_seconds
+            )
             delay = seconds * random.uniform(0.5, 1.0)
             self._retry_timer = self._service.loop.call_later(delay, self._retry_timer_fired)
             self._retry_seconds = min(self._retry_seconds * 2, self._config.retry_seconds_max)

@@ -22,7 +22,7 @@ from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.errors import AmbiguousThread
 
-__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout"]
+__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
@@ -169,7 +169,7 @@ class Home:
         newest = _NEWEST.match(text)
         if newest is not None:
             return self._find_newest(text, int(newest[1] or 1))
-        if _is_path(text):
+        if looks_like_path(text):
             if not os.path.lexists(text):
                 self._not_found(text)
             return Path(text)
@@ -196,13 +196,18 @@ class Home:
         return threads[matches[0]].path if matches else None
 
     def _not_found(self, text: str) -> NoReturn:
-        error = ThreadNotFound(text, path=None if _is_path(text) else self.path)
+        error = ThreadNotFound(text, path=None if looks_like_path(text) else self.path)
         newest = list(islice(self.current_rollouts(), _NEWEST_NAMED))
-        error.hint = f"The newest are {', '.join(newest)}" if newest else "This home holds no threads yet"
+        error.hint = (
+            f"The newest are {', '.join(newest)}"
+            if newest
+            else "This home holds no threads yet. Try: rollout record"
+        )
         raise error
 
 
-def _is_path(text: str) -> bool:
+def looks_like_path(text: str) -> bool:
+    """Whether a person means a file by it: it holds a separator, or ends as rollouts do."""
     separators = (os.sep, os.altsep) if os.altsep else (os.sep,)
     return any(each in text for each in separators) or text.endswith(_PATH_SUFFIXES)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rollout.record import RolloutRecord
 from thread_store.cli.terminal import Terminal
-from thread_store.home import Home
+from thread_store.home import Home, looks_like_path
 from thread_store.transcript import TranscriptEntry
 
 __all__ = ["STDIN", "Target", "find_target"]
@@ -93,6 +93,8 @@ def find_target(terminal: Terminal, argument: str) -> Target:
 
 
 def _find(terminal: Terminal, thread: str) -> Path:
+    if looks_like_path(thread) and os.path.lexists(thread):
+        return Path(thread)  # without asking where the home is
     home = Home.resolve(terminal.home, terminal.environ)
     try:
         return home.find(thread)

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from thread_store.cli.safe_text import safe_json
 
-__all__ = ["FORMAT_VERSION", "Terminal"]
+__all__ = ["FORMAT_VERSION", "Terminal", "command_line"]
 
 FORMAT_VERSION = 1
 """`"v"` in every JSON object that a command prints."""
@@ -135,6 +135,20 @@ class Terminal:
     def mark(self, name: str) -> str:
         """A sign such as ✓, or its ASCII form."""
         return _MARKS[name][self.ascii]
+
+
+def command_line() -> str:
+    """What to type to run this program again, wherever it is installed."""
+    import shlex
+    import shutil
+
+    program = sys.argv[0]
+    if os.path.basename(program) == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m thread_store"
+    found = shutil.which(os.path.basename(program))
+    if found is not None and os.path.realpath(found) == os.path.realpath(program):
+        return os.path.basename(program)
+    return shlex.quote(program)
 
 
 def _open_stream(stream: TextIO | None, descriptor: int) -> Any:

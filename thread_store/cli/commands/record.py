@@ -216,6 +216,14 @@ class _Recording:
         except UnwrittenItems as error:
             report_error(self._terminal, error)
             return None
+        except KeyboardInterrupt:
+            health = self._recorder.health
+            self._terminal.warn(
+                f"interrupted while saving; {health.pending_items:,} items were not on stable storage yet",
+                code="interrupted",
+                pending_items=health.pending_items,
+            )
+            raise
 
     def _acknowledge(self, receipt: Receipt) -> None:
         terminal, recorder = self._terminal, self._recorder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from protocol.version import ORIGINATOR, VERSION
 from thread_store.cli.options import shared_options, terminal_of
 
 __all__ = ["command"]
@@ -20,14 +21,8 @@ def command(context: click.Context) -> None:
       rollout version
       rollout version --json
     """
-    from importlib.metadata import PackageNotFoundError, version
-
     terminal = terminal_of(context)
-    try:
-        text = version("rollout-recorder")
-    except PackageNotFoundError:  # run from a source tree that was not installed
-        text = "unknown"
     if terminal.json:
-        terminal.emit("version", name="rollout-recorder", version=text)
+        terminal.emit("version", name=ORIGINATOR, version=VERSION)
     else:
-        terminal.print(f"rollout-recorder {text}")
+        terminal.print(f"{ORIGINATOR} {VERSION}")

@@ -1,0 +1,271 @@
+"""Pure data: ids, items, the line and its rules. No I/O, no waiting.
+
+The names below are loaded when they are first asked for, so that a program pays only for what
+it uses. Rarer kinds of items are in `protocol.response_variants` and `protocol.event_variants`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from protocol import tracks
+    from protocol.codec import encode_item
+    from protocol.content import EncryptedContent, InputAudio, InputImage, InputText, OutputText
+    from protocol.context import (
+        Compacted,
+        InterAgentCommunication,
+        TokenUsageRecord,
+        TurnContext,
+        WorldState,
+    )
+    from protocol.document import place_document, upcast_document
+    from protocol.errors import (
+        ActiveWriter,
+        ForkPointInvalid,
+        InvalidLine,
+        InvalidThreadId,
+        ItemNotEncodable,
+        NotARollout,
+        PendingQueueFull,
+        RecorderClosed,
+        RecordTooLarge,
+        ResumeRefused,
+        RolloutError,
+        RolloutExists,
+        RolloutMoved,
+        RolloutReplaced,
+        RolloutUnreadable,
+        RolloutWriteError,
+        ThreadNotFound,
+        ThreadReferenced,
+        UnwrittenItems,
+        WriterFenced,
+        WriterHolder,
+    )
+    from protocol.events import (
+        AgentMessageEvent,
+        AgentReasoningEvent,
+        ContextCompacted,
+        EventMsg,
+        ItemCompleted,
+        McpToolCallEnd,
+        MessageCompleted,
+        PatchApplyEnd,
+        PlanStep,
+        PlanUpdate,
+        TaskComplete,
+        TaskStarted,
+        ThreadRolledBack,
+        TokenCount,
+        TokenUsage,
+        TokenUsageInfo,
+        TurnAborted,
+        UserMessageEvent,
+        WebSearchEnd,
+    )
+    from protocol.ids import ThreadId
+    from protocol.items import CODEX_TYPES, RawItem, RolloutItem, bind, decode_item
+    from protocol.line import RolloutLine, decode_line, encode_line
+    from protocol.meta import BaseInstructions, GitInfo, HistoryBase, SessionMeta
+    from protocol.own import (
+        ApprovalItem,
+        CallItem,
+        CheckItem,
+        ErasedItem,
+        FilesItem,
+        GapItem,
+        MemoryItem,
+        SourceItem,
+        StateItem,
+        WriterItem,
+    )
+    from protocol.redact import redact_item
+    from protocol.response_items import (
+        CustomToolCall,
+        CustomToolCallOutput,
+        FunctionCall,
+        FunctionCallOutput,
+        LocalShellCall,
+        Message,
+        Reasoning,
+        ResponseItem,
+        WebSearchCall,
+    )
+    from protocol.timestamps import format_timestamp, now_ms, parse_timestamp
+    from protocol.turn_items import (
+        AgentMessageItem,
+        CommandExecutionItem,
+        ContextCompactionItem,
+        DynamicToolCallItem,
+        FileChangeItem,
+        McpToolCallItem,
+        PlanItem,
+        ReasoningItem,
+        TimeSpan,
+        TurnItem,
+        UserMessageItem,
+        WebSearchItem,
+        new_item_id,
+    )
+    from protocol.version import VERSION
+
+__all__ = [
+    "CODEX_TYPES",
+    "VERSION",
+    "ActiveWriter",
+    "AgentMessageEvent",
+    "AgentMessageItem",
+    "AgentReasoningEvent",
+    "ApprovalItem",
+    "BaseInstructions",
+    "CallItem",
+    "CheckItem",
+    "CommandExecutionItem",
+    "Compacted",
+    "ContextCompacted",
+    "ContextCompactionItem",
+    "CustomToolCall",
+    "CustomToolCallOutput",
+    "DynamicToolCallItem",
+    "EncryptedContent",
+    "ErasedItem",
+    "EventMsg",
+    "FileChangeItem",
+    "FilesItem",
+    "ForkPointInvalid",
+    "FunctionCall",
+    "FunctionCallOutput",
+    "GapItem",
+    "GitInfo",
+    "HistoryBase",
+    "InputAudio",
+    "InputImage",
+    "InputText",
+    "InterAgentCommunication",
+    "InvalidLine",
+    "InvalidThreadId",
+    "ItemCompleted",
+    "ItemNotEncodable",
+    "LocalShellCall",
+    "McpToolCallEnd",
+    "McpToolCallItem",
+    "MemoryItem",
+    "Message",
+    "MessageCompleted",
+    "NotARollout",
+    "OutputText",
+    "PatchApplyEnd",
+    "PendingQueueFull",
+    "PlanItem",
+    "PlanStep",
+    "PlanUpdate",
+    "RawItem",
+    "Reasoning",
+    "ReasoningItem",
+    "RecordTooLarge",
+    "RecorderClosed",
+    "ResponseItem",
+    "ResumeRefused",
+    "RolloutError",
+    "RolloutExists",
+    "RolloutItem",
+    "RolloutLine",
+    "RolloutMoved",
+    "RolloutReplaced",
+    "RolloutUnreadable",
+    "RolloutWriteError",
+    "SessionMeta",
+    "SourceItem",
+    "StateItem",
+    "TaskComplete",
+    "TaskStarted",
+    "ThreadId",
+    "ThreadNotFound",
+    "ThreadReferenced",
+    "ThreadRolledBack",
+    "TimeSpan",
+    "TokenCount",
+    "TokenUsage",
+    "TokenUsageInfo",
+    "TokenUsageRecord",
+    "TurnAborted",
+    "TurnContext",
+    "TurnItem",
+    "UnwrittenItems",
+    "UserMessageEvent",
+    "UserMessageItem",
+    "WebSearchCall",
+    "WebSearchEnd",
+    "WebSearchItem",
+    "WorldState",
+    "WriterFenced",
+    "WriterHolder",
+    "WriterItem",
+    "bind",
+    "decode_item",
+    "decode_line",
+    "encode_item",
+    "encode_line",
+    "format_timestamp",
+    "new_item_id",
+    "now_ms",
+    "parse_timestamp",
+    "place_document",
+    "redact_item",
+    "tracks",
+    "upcast_document",
+]
+
+_NAMES = {
+    "codec": "encode_item",
+    "content": "EncryptedContent InputAudio InputImage InputText OutputText",
+    "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
+    "document": "place_document upcast_document",
+    "errors": (
+        "ActiveWriter ForkPointInvalid InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
+        "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
+        "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
+        "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"
+    ),
+    "events": (
+        "AgentMessageEvent AgentReasoningEvent ContextCompacted EventMsg ItemCompleted McpToolCallEnd "
+        "MessageCompleted PatchApplyEnd PlanStep PlanUpdate TaskComplete TaskStarted ThreadRolledBack "
+        "TokenCount TokenUsage TokenUsageInfo TurnAborted UserMessageEvent WebSearchEnd"
+    ),
+    "ids": "ThreadId",
+    "items": "CODEX_TYPES RawItem RolloutItem bind decode_item",
+    "line": "RolloutLine decode_line encode_line",
+    "meta": "BaseInstructions GitInfo HistoryBase SessionMeta",
+    "own": (
+        "ApprovalItem CallItem CheckItem ErasedItem FilesItem GapItem MemoryItem SourceItem StateItem "
+        "WriterItem"
+    ),
+    "redact": "redact_item",
+    "response_items": (
+        "CustomToolCall CustomToolCallOutput FunctionCall FunctionCallOutput LocalShellCall Message "
+        "Reasoning ResponseItem WebSearchCall"
+    ),
+    "timestamps": "format_timestamp now_ms parse_timestamp",
+    "turn_items": (
+        "AgentMessageItem CommandExecutionItem ContextCompactionItem DynamicToolCallItem "
+        "FileChangeItem McpToolCallItem PlanItem ReasoningItem TimeSpan TurnItem UserMessageItem "
+        "WebSearchItem new_item_id"
+    ),
+    "version": "VERSION",
+}
+_HOMES = {name: f"protocol.{module}" for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tracks":
+        return import_module("protocol.tracks")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

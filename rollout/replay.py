@@ -1,0 +1,101 @@
+"""Replay: bring unwritten lines into their rollout, each exactly once and in their order.
+
+Invariant: a line counts as there already if one of the same time, type and payload stands behind
+the offset where the lines would have begun, as often as it was set aside; so a replay that was
+cut short is completed by the next one, whatever stands between. Ordinals stay as they are
+unless another record took them meanwhile; then the lines go on from the maximum.
+
+`x_memory` lines are left out: they tell of offsets that no longer hold, and are derived anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from protocol.errors import InvalidLine
+from protocol.line import RolloutLine, decode_line, encode_line
+from rollout.reader import RolloutReader
+from rollout.unwritten import Unwritten
+
+__all__ = ["Missing", "find_missing", "number_lines"]
+
+_DERIVED = "x_memory"
+# As recorders write it; anything else is composed anew from its fields.
+_ORDINAL = re.compile(rb'(\{"timestamp":"[^"\\]*","ordinal":)\d+(?=,)')
+
+
+class Missing(NamedTuple):
+    """What a rollout lacks of a file of unwritten lines."""
+
+    lines: list[bytes]
+    present: int
+    """How many of its lines are there already."""
+    left_out: int
+
+
+def find_missing(unwritten: Unwritten, source: int, *, size: int, record_bytes_max: int) -> Missing:
+    """Compare with the rollout behind the descriptor `source`: O(what it holds from the offset on)."""
+    lines = [line for line in unwritten.lines if _kind(line) != _DERIVED]
+    wanted = Counter(_fingerprint(line) for line in lines)
+    start = min(unwritten.header.offset_bytes, size)
+    there: Counter[bytes] = Counter()
+    for record in RolloutReader(source, start_offset=start, record_bytes_max=record_bytes_max):
+        if record.line is not None and (print_ := _line_fingerprint(record.line)) in wanted:
+            there[print_] += 1
+    missing = []
+    for line in lines:
+        print_ = _fingerprint(line)
+        if there[print_] > 0:
+            there[print_] -= 1
+        else:
+            missing.append(line)
+    return Missing(missing, len(lines) - len(missing), len(unwritten.lines) - len(lines))
+
+
+def _kind(line: bytes) -> str | None:
+    try:
+        return decode_line(line).type
+    except InvalidLine:
+        return None
+
+
+def _fingerprint(line: bytes) -> bytes:
+    try:
+        return _line_fingerprint(decode_line(line))
+    except InvalidLine:
+        return line
+
+
+def _line_fingerprint(line: RolloutLine) -> bytes:
+    """The line without its ordinal, which a replay may change."""
+    digest = hashlib.blake2b(
+        f"{line.timestamp}\0{line.type}\0".encode(errors="surrogatepass"), digest_size=16
+    )
+    digest.update(line.payload if line.payload else line.source or b"")
+    return digest.digest()
+
+
+def number_lines(lines: Iterable[bytes], next_ordinal: int) -> Iterator[bytes]:
+    """The lines, each with an ordinal of at least `next_ordinal` and rising, where it has one."""
+    for data in lines:
+        line = decode_line(data)
+        if line.ordinal is not None:
+            if line.ordinal < next_ordinal:
+                yield _renumber(data, line, next_ordinal)
+                next_ordinal += 1
+                continue
+            next_ordinal = line.ordinal + 1
+        yield data
+
+
+def _renumber(data: bytes, line: RolloutLine, ordinal: int) -> bytes:
+    changed, count = _ORDINAL.subn(rb"\g<1>%d" % ordinal, data, count=1)
+    if count:
+        return changed
+    return encode_line(
+        RolloutLine(timestamp=line.timestamp, ordinal=ordinal, type=line.type, payload=line.payload)
+    )

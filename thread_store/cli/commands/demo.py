@@ -1,0 +1,183 @@
+"""`rollout demo`: the newcomer's first minute."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from typing import Any
+
+import click
+
+from thread_store.cli.failures import ExitCode
+from thread_store.cli.options import shared_options, terminal_of
+from thread_store.cli.safe_text import safe_line
+from thread_store.cli.terminal import Terminal, command_line
+from thread_store.demo import Comparison, DemoReport, run_demo
+
+__all__ = ["command"]
+
+_WATCHED_LINES = 14
+"""So much of what the agent does is printed; the rest is counted."""
+_TEXT_CHARACTERS = 60
+
+
+@click.command("demo")
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 60), default=2.5, help="The agent is killed within this time."
+)
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="A home for the demo; by default a temporary one.",
+)
+@shared_options
+@click.pass_context
+def command(context: click.Context, seconds: float, keep: str | None) -> int:
+    """Watch an agent being killed and lose nothing it was promised.
+
+    A small scripted agent runs real tools in a process of its own and records itself. At a random
+    moment it gets SIGKILL. Then the file is read back and compared with what the agent had been told
+    was safe. Exit code 0 if not one acknowledged record is missing or doubled, else 1.
+
+    \b
+    Examples:
+      rollout demo
+      rollout demo --seconds 10 --keep ./demo-home
+    """
+    terminal = terminal_of(context)
+    home = os.path.realpath(keep) if keep else tempfile.mkdtemp(prefix="rollout-demo-")
+    if keep:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+    story = _Story(terminal, temporary=keep is None)
+    if not terminal.json:
+        story.begin()
+    report = run_demo(home, seconds=seconds, watch=story.watch)
+    if terminal.json:
+        terminal.emit("demo", **_as_object(report))
+    else:
+        story.tell(report)
+    return ExitCode.DONE if report.holds else ExitCode.PROBLEMS
+
+
+class _Story:
+    """The demo in words."""
+
+    def __init__(self, terminal: Terminal, *, temporary: bool) -> None:
+        self._terminal = terminal
+        self._temporary = temporary
+        self._watched = 0
+        self._synced = 0
+
+    def begin(self) -> None:
+        self._head("1", "An agent works, in a process of its own, and records what it does")
+
+    def watch(self, message: dict[str, Any]) -> None:
+        """One message of the agent, as it comes."""
+        if message["event"] == "synced":
+            self._synced = message["items"]
+        if self._terminal.json or message["event"] != "doing":
+            return
+        self._watched += 1
+        if self._watched <= _WATCHED_LINES:
+            text = safe_line(message["text"])
+            cut = text[:_TEXT_CHARACTERS] + (
+                self._terminal.mark("more") if len(text) > _TEXT_CHARACTERS else ""
+            )
+            self._line(
+                f"{message['who']:<9} {cut:<{_TEXT_CHARACTERS + 1}}  {self._synced:>3} records acknowledged"
+            )
+            self._terminal.stdout.flush()
+        elif self._watched == _WATCHED_LINES + 1:
+            self._line(f"{self._terminal.mark('more')} and so on")
+            self._terminal.stdout.flush()
+
+    def tell(self, report: DemoReport) -> None:
+        """What came of it."""
+        terminal = self._terminal
+        self._head(
+            "2",
+            f"kill -9 {report.agent_pid}, after {report.killed_after_seconds:.2f} seconds, without warning",
+        )
+        self._line(f"the last that it said it would do: {safe_line(report.interrupted)[:_TEXT_CHARACTERS]}")
+        self._line(f"it had been told that {len(report.acknowledged):,} records are on stable storage")
+        self._head("3", "What the file holds, read back from the disk")
+        self._line(f"{safe_line(report.path)}")
+        self._line(f"{report.file_bytes:,} bytes, {report.synced_bytes:,} of them acknowledged")
+        self._line(_torn_text(report))
+        if report.after_kill is not None:
+            self._compare(report.after_kill)
+            beyond = report.after_kill.found - report.after_kill.acknowledged
+            if beyond > 0:
+                self._line(f"  and {beyond:,} more, written and not yet acknowledged")
+        self._head("4", "The next run opens the file and appends a message")
+        if report.kept_files:
+            self._line(f"the torn tail was set aside first: {safe_line(report.kept_files[-1])}")
+        if report.after_reopen is not None:
+            self._compare(report.after_reopen)
+        terminal.print()
+        verdict = (
+            "not one acknowledged record is missing or doubled" if report.holds else "THE PROMISE WAS BROKEN"
+        )
+        mark = terminal.mark("good" if report.holds else "bad")
+        terminal.print(terminal.style(f"{mark} {verdict}", "green" if report.holds else "red"))
+        terminal.print()
+        self._suggest(report)
+
+    def _compare(self, found: Comparison) -> None:
+        mark = self._terminal.mark("good" if found.holds else "bad")
+        order = "in order" if found.in_order else "OUT OF ORDER"
+        self._line(
+            f"{mark} {found.acknowledged - found.missing:,} of {found.acknowledged:,} acknowledged records "
+            f"are there: {found.missing} missing, {found.doubled} doubled, {order}"
+        )
+
+    def _suggest(self, report: DemoReport) -> None:
+        rollout = f"{command_line()} --home {shlex.quote(report.home)}"
+        self._terminal.print("Now look at it yourself:")
+        lines = [
+            f"{rollout} show @",
+            f"{rollout} check @",
+            f"echo 'and now?' | {rollout} record --text --thread @",
+        ]
+        if self._temporary:
+            lines.append(f"rm -r {shlex.quote(report.home)}")
+        for line in lines:
+            self._terminal.print(f"  {safe_line(line)}")
+
+    def _head(self, number: str, text: str) -> None:
+        self._terminal.print(self._terminal.style(f"{number}  {text}", "bold"))
+
+    def _line(self, text: str) -> None:
+        self._terminal.print(f"   {text}".rstrip())
+
+
+def _torn_text(report: DemoReport) -> str:
+    if report.torn_bytes:
+        return f"the kill cut a write short: its last {report.torn_bytes:,} bytes are no record (a torn tail)"
+    return "it ends with a whole record this time; a kill may also leave half of one (a torn tail)"
+
+
+def _as_object(report: DemoReport) -> dict[str, Any]:
+    def counts(found: Comparison | None) -> dict[str, Any] | None:
+        if found is None:
+            return None
+        names = ("acknowledged", "found", "missing", "doubled", "in_order")
+        return {name: getattr(found, name) for name in names}
+
+    return {
+        "ok": report.holds,
+        "home": report.home,
+        "path": report.path,
+        "thread": report.thread_id,
+        "agent_pid": report.agent_pid,
+        "killed_after_seconds": round(report.killed_after_seconds, 3),
+        "interrupted": report.interrupted,
+        "synced_bytes": report.synced_bytes,
+        "file_bytes": report.file_bytes,
+        "torn_bytes": report.torn_bytes,
+        "after_kill": counts(report.after_kill),
+        "after_reopen": counts(report.after_reopen),
+        "kept_files": report.kept_files,
+    }
