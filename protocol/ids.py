@@ -45,10 +45,32 @@ def _next_uuid7() -> int:
     return milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low
 
 
+def _new_lock() -> None:
+    """In a forked child: the lock may be held by a thread that doesn't exist here."""
+    global _lock
+    _lock = threading.Lock()
+
+
+# Not there on Windows, where no process forks.
+_register_at_fork = getattr(os, "register_at_fork", None)
+if _register_at_fork is not None:
+    _register_at_fork(after_in_child=_new_lock)
+
+
 class ThreadId(str):
-    """The identity of a thread across files: a UUID in its canonical text form."""
+    """The identity of a thread across files: a UUID in its canonical text form.
+
+    Raises:
+        InvalidThreadId: the text is anything else (a path, an empty string, a prefix).
+    """
 
     __slots__ = ()
+
+    def __new__(cls, text: str) -> ThreadId:
+        lowered = text.lower() if isinstance(text, str) else ""
+        if not _CANONICAL.match(lowered):
+            raise InvalidThreadId(text)
+        return str.__new__(cls, lowered)
 
     @classmethod
     def new(cls) -> ThreadId:
@@ -63,12 +85,7 @@ class ThreadId(str):
         Raises:
             InvalidThreadId: the text is anything else (a path, an empty string, a prefix).
         """
-        if isinstance(text, cls):
-            return text
-        lowered = text.lower() if isinstance(text, str) else ""
-        if not _CANONICAL.match(lowered):
-            raise InvalidThreadId(text)
-        return cls(lowered)
+        return cls(text)
 
     def __repr__(self) -> str:
         return f"ThreadId({str(self)!r})"

@@ -28,11 +28,11 @@ def format_timestamp(at_ms: int) -> str:
 
 
 def parse_timestamp(text: str | None) -> datetime | None:
-    """Read an RFC 3339 stamp as an aware UTC time; None if it isn't one."""
+    """Read an RFC 3339 stamp as an aware UTC time; None if it isn't one. Without a zone it is UTC."""
     if not text:
         return None
     try:
         stamp = datetime.fromisoformat(text)
-    except ValueError:
+        return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
+    except (ValueError, OverflowError):
         return None
-    return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)

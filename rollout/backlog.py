@@ -66,7 +66,6 @@ class Backlog:
         self.durable_offset = 0
         """Where the file stood then. Bytes before it are ours to report, never to rewrite."""
         self.flushed_items = 0
-        self.synced_items = 0
         self._chunk_bytes = chunk_bytes
         self._end = 0
 
@@ -111,11 +110,10 @@ class Backlog:
         else:
             self.handed.append(chunk)
 
-    def note_durable(self, stream: int, *, offset: int, items: int) -> None:
+    def note_durable(self, stream: int, *, offset: int) -> None:
         """A sync has covered everything up to `stream`, which ends at file `offset`."""
         self.durable = max(self.durable, stream)
         self.durable_offset = offset
-        self.synced_items = max(self.synced_items, items)
         while self.handed and self.handed[0].end <= stream:
             self.handed.popleft()
         first = self.handed[0] if self.handed else self.waiting[0] if self.waiting else None
@@ -135,7 +133,7 @@ class Backlog:
             waiting.handed, waiting.offset = 0, -1
 
     def split(self, chunk: Chunk, size: int, *, offset: int) -> None:
-        """The first `size` bytes of the first waiting chunk stand at `offset`; the rest will stand elsewhere."""
+        """The first `size` bytes of the first waiting chunk stand at `offset`; the rest comes elsewhere."""
         if not size:
             return
         note_bytes = min(chunk.note_bytes, size)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import enum
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-__all__ = ["Barrier", "Goal", "Receipt", "answer_all"]
+__all__ = ["Barrier", "BarrierQueue", "Goal", "Receipt", "answer_all"]
 
 
 class Receipt(Struct, frozen=True):
@@ -46,7 +47,7 @@ class Barrier:
         """Stream position to be covered."""
         self.items = 0
         self.chances = 0
-        """How many failures it survives before it is told; set by the writer."""
+        """How many failures it survives before it is told."""
         self.receipt: Receipt | None = None
         self.error: BaseException | None = None
         self._loop = loop
@@ -102,3 +103,89 @@ def answer_all(barriers: Iterable[Barrier]) -> None:
         except RuntimeError:
             # That loop is closed: nobody waits there any more.
             continue
+
+
+class BarrierQueue:
+    """The barriers of one writer. `leave` may be called from any thread, the rest by the writer."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrivals: list[Barrier] = []
+        self._posted = False
+        self._closed = False
+        self._waiting: list[Barrier] = []
+
+    def leave(self, barrier: Barrier) -> bool | None:
+        """Leave a barrier for the writer. True: wake it; None: it is closed and nobody will answer."""
+        with self._lock:
+            if self._closed:
+                return None
+            self._arrivals.append(barrier)
+            post, self._posted = not self._posted, True
+            return post
+
+    def receive(self, *, chances: int) -> list[Barrier]:
+        """Take in what arrived; each survives `chances - 1` failures. Returns those that ask to close."""
+        with self._lock:
+            arrivals, self._arrivals = self._arrivals, []
+            self._posted = False
+        for barrier in arrivals:
+            barrier.chances = chances
+        self._waiting = [
+            barrier
+            for barrier in self._waiting + arrivals
+            if barrier.goal is not Goal.CLOSE and barrier.receipt is None and not barrier.abandoned
+        ]
+        return [barrier for barrier in arrivals if barrier.goal is Goal.CLOSE]
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wants(self, *goals: Goal) -> bool:
+        """Whether any barrier has one of these goals."""
+        return any(barrier.goal in goals for barrier in self._waiting)
+
+    def select(self, goal: Goal, *, target_max: int) -> list[Barrier]:
+        """Those of a goal whose target lies at or before a stream position; they stay in the queue."""
+        return [each for each in self._waiting if each.goal is goal and each.target <= target_max]
+
+    def met(self, is_met: Callable[[Barrier], bool]) -> list[Barrier]:
+        """Those that are met and not answered yet; they stay in the queue."""
+        return [barrier for barrier in self._waiting if barrier.receipt is None and is_met(barrier)]
+
+    def answer(self, barriers: list[Barrier], offset_bytes: int) -> None:
+        """Give these their receipts."""
+        for barrier in barriers:
+            barrier.receipt = Receipt(barrier.items, offset_bytes)
+        self._waiting = [barrier for barrier in self._waiting if barrier.receipt is None]
+        answer_all(barriers)
+
+    def lose_chance(self, make_error: Callable[[], BaseException]) -> None:
+        """A try failed: who had no chance left is told. Who waits for room goes on waiting."""
+        for barrier in self._waiting:
+            barrier.chances -= 1
+            if barrier.chances <= 0 and barrier.goal is not Goal.ROOM and barrier.receipt is None:
+                barrier.error = make_error()
+        told = [barrier for barrier in self._waiting if barrier.error is not None]
+        self._waiting = [barrier for barrier in self._waiting if barrier.error is None]
+        answer_all(told)
+
+    def fail_all(self, make_error: Callable[[], BaseException]) -> None:
+        """Tell everybody."""
+        failed, self._waiting = self._waiting, []
+        for barrier in failed:
+            barrier.error = make_error()
+        answer_all(failed)
+
+    def close(self) -> list[Barrier]:
+        """Take no more; returns everybody who still waits."""
+        with self._lock:
+            self._closed = True
+            arrivals, self._arrivals = self._arrivals, []
+        waiting, self._waiting = self._waiting, []
+        return [barrier for barrier in waiting + arrivals if barrier.receipt is None]
+
+    def reset_after_fork(self) -> None:
+        """In a forked child: nobody waits here, nobody will be answered."""
+        self._lock = threading.Lock()
+        self._arrivals, self._waiting, self._closed = [], [], True

@@ -11,7 +11,6 @@ import errno
 import logging
 import os
 import uuid
-from collections.abc import Callable
 
 from protocol.errors import RolloutExists, RolloutMoved, RolloutReplaced
 from rollout.file_lock import lock_rollout

@@ -243,7 +243,8 @@ class Pending:
         if self._refusal is not None and not forced:
             raise self._refusal()
         if self._inside or not (self._calm or self._idle or self._opening is not None):
-            return self._stash(items)
+            self._stash(items)
+            return None
         self._inside, self._calm = True, False
         try:
             urgency = self._accept(items, forced=forced)
@@ -302,7 +303,7 @@ class Pending:
         if plan.binds and self._bind is not None:
             item = self._bind(item)
         if plan.numbered:
-            buffer += b"%b%d%b" % (self._stamp, ordinal, plan.envelope)
+            buffer += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:
             buffer += self._bare_stamp + plan.bare_envelope
         start = len(buffer)

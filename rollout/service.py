@@ -19,7 +19,7 @@ from aiofiles.os import wrap
 
 from rollout.executor import DaemonExecutor
 
-__all__ = ["Service", "Served", "shared_service"]
+__all__ = ["Served", "Service", "shared_service"]
 
 _T = TypeVar("_T")
 

@@ -21,12 +21,14 @@ class Sink(Protocol):
     """One place. All methods but `sync_job`'s result are called by the writer's task alone."""
 
     path: str
-    created: bool
-    """Whether the place exists, so that there is something to check, sync or close."""
     end_bytes: int
     """Where the next byte will stand."""
     epoch: int
     """Grows with each healing: a sync that started before it says nothing about what stands now."""
+
+    @property
+    def created(self) -> bool:
+        """Whether the place exists, so that there is something to check, sync or close."""
 
     def create(self, backlog: Backlog) -> None:
         """Make the place, or adopt what an earlier try of this recorder left. Raises OSError."""
@@ -40,7 +42,7 @@ class Sink(Protocol):
         """
 
     def verify(self) -> None:
-        """Cheap check that the place is still ours and as we left it. Raises as `append`, or `WriterFenced`."""
+        """Check cheaply that the place is ours and as we left it. Raises as `append`, or `WriterFenced`."""
 
     def sync_job(self, backlog: Backlog) -> Callable[[], None]:
         """A blocking call that makes everything handed over so far durable, and checks that the place still

@@ -17,7 +17,6 @@ import asyncio
 import copy
 import logging
 import random
-import threading
 from collections.abc import Callable
 
 import anyio
@@ -26,7 +25,7 @@ import anyio.abc
 from protocol.errors import RecorderClosed, RolloutError, RolloutWriteError, UnwrittenItems, WriterFenced
 from protocol.items import RolloutItem
 from rollout.backlog import Backlog
-from rollout.barrier import Barrier, Goal, Receipt, answer_all
+from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
 from rollout.config import RecorderConfig
 from rollout.health import WriterHealth
 from rollout.pending import Pending
@@ -70,10 +69,7 @@ class Writer:
         pending.wake = self.wake
         self._state = WriterState.OPEN if sink.created else WriterState.DEFERRED
 
-        self._arrivals: list[Barrier] = []
-        self._arrivals_lock = threading.Lock()
-        self._wake_posted = False
-        self._barriers: list[Barrier] = []
+        self._barriers = BarrierQueue()
 
         self._event = anyio.Event()
         self._signalled = False
@@ -90,6 +86,7 @@ class Writer:
         self._retry_seconds = config.retry_seconds_min
 
         self._synced_epoch = sink.epoch
+        self._synced_items = 0
         self._healing = False
 
         self._closing = False
@@ -114,14 +111,10 @@ class Writer:
     def request(self, barrier: Barrier) -> None:
         """Leave a barrier; it is answered on its caller's loop."""
         barrier.target, barrier.items = self._pending.position()
-        with self._arrivals_lock:
-            closed = self._state is WriterState.CLOSED
-            if not closed:
-                self._arrivals.append(barrier)
-                post, self._wake_posted = not self._wake_posted, True
-        if closed:
+        wake = self._barriers.leave(barrier)
+        if wake is None:
             self._answer_closed(barrier)
-        elif post:
+        elif wake:
             self._service.call(self._signal)
 
     def close_soon(self, done: Callable[[], None] | None = None) -> None:
@@ -143,14 +136,14 @@ class Writer:
         """In a forked child: the parent goes on writing; here is nobody who could."""
         self._forked = True
         self._state = WriterState.CLOSED
-        self._arrivals_lock = threading.Lock()
+        self._barriers.reset_after_fork()
         self._pending.reset_after_fork(self._why_closed)
         self._sink.close()
 
     @property
     def health(self) -> WriterHealth:
         pending, backlog = self._pending, self._backlog
-        synced = backlog.synced_items
+        synced = self._synced_items
         return WriterHealth(
             state=self._state,
             pending_items=pending.accepted_items - synced,
@@ -249,27 +242,18 @@ class Writer:
             self._recovered()
 
     def _receive(self) -> None:
-        with self._arrivals_lock:
-            arrivals, self._arrivals = self._arrivals, []
-            self._wake_posted = False
-        for barrier in arrivals:
-            barrier.chances = 1 if self._state is WriterState.RECOVERING else 2
-            if self._fenced is not None and barrier.goal is not Goal.CLOSE:
-                barrier.error = copy.copy(self._fenced)
-                answer_all([barrier])
-            elif barrier.goal is Goal.CLOSE:
-                self._closers.append(barrier)
-                self._begin_close()
-            else:
-                self._barriers.append(barrier)
-        self._barriers = [barrier for barrier in self._barriers if not barrier.abandoned]
+        # A barrier that comes while all is well survives the first failure: it is retried at once.
+        closers = self._barriers.receive(chances=1 if self._state is WriterState.RECOVERING else 2)
+        if closers:
+            self._closers += closers
+            self._begin_close()
 
     def _may_retry(self) -> bool:
         """A barrier retries at once; otherwise the back-off decides."""
         return self._retry_timer is None or self._somebody_waits()
 
     def _somebody_waits(self) -> bool:
-        return any(barrier.goal is not Goal.ROOM for barrier in self._barriers)
+        return self._barriers.wants(Goal.FLUSH, Goal.SYNC)
 
     # Handing over
 
@@ -332,7 +316,7 @@ class Writer:
             return
         if self._is_sync_due(unsynced):
             self._syncing, self._sync_due = True, False
-            snapshot = (backlog.written, sink.end_bytes, backlog.flushed_items, sink.epoch)
+            snapshot = (backlog.written, sink.end_bytes, sink.epoch)
             job = self._answering(sink.sync_job(backlog))
             self._tasks.start_soon(self._sync, job, *snapshot)
             if self._sync_timer is not None:
@@ -349,28 +333,26 @@ class Writer:
             or self._closing
             or unsynced_bytes >= self._config.sync_bytes
             or self._pending.sync_wanted > self._backlog.durable
-            or any(barrier.goal is not Goal.FLUSH for barrier in self._barriers)
+            or self._barriers.wants(Goal.SYNC, Goal.ROOM)
         )
 
     def _answering(self, job: Callable[[], None]) -> Callable[[], None]:
-        """The sync job that also answers whom it covers, straight from its thread: a wake-up less for them."""
-        riders = [
-            barrier
-            for barrier in self._barriers
-            if barrier.goal is Goal.SYNC and barrier.target <= self._backlog.written
-        ]
-        offset = self._sink.end_bytes
+        """The sync job that also answers whom it covers, from its own thread: one wake-up less for them."""
+        covered, offset, items = self._backlog.written, self._sink.end_bytes, self._backlog.flushed_items
+        riders = self._barriers.select(Goal.SYNC, target_max=covered)
 
         def sync_and_answer() -> None:
             job()
+            self._pending.note_durable(covered)
+            self._synced_items = max(self._synced_items, items)
             for barrier in riders:
                 barrier.receipt = Receipt(barrier.items, offset)
             answer_all(riders)
 
         return sync_and_answer
 
-    async def _sync(self, job: Callable[[], None], covered: int, offset: int, items: int, epoch: int) -> None:
-        """`covered`, `offset`, `items`: stream position, file end and items when the job was made."""
+    async def _sync(self, job: Callable[[], None], covered: int, offset: int, epoch: int) -> None:
+        """`covered` and `offset`: stream position and file end when the job was made."""
         try:
             await self._service.run_blocking(job)
         except SinkDisturbed as disturbance:
@@ -385,11 +367,9 @@ class Writer:
             self._fail(error)
             return
         self._syncing = False
-        self._barriers = [barrier for barrier in self._barriers if barrier.receipt is None]
         if epoch == self._sink.epoch and not self._healing:
             self._synced_epoch = epoch
-            self._backlog.note_durable(covered, offset=offset, items=items)
-            self._pending.note_durable(covered)
+            self._backlog.note_durable(covered, offset=offset)
             self._sync_broken = False
             if not self._blocked:
                 self._recovered()
@@ -410,7 +390,7 @@ class Writer:
         """Answer the barriers that are met, if the file still is as we left it."""
         if self._blocked or self._healing:
             return
-        met = [barrier for barrier in self._barriers if self._is_met(barrier)]
+        met = self._barriers.met(self._is_met)
         if not met:
             return
         try:
@@ -423,10 +403,7 @@ class Writer:
             self._blocked = True
             self._fail(error)
             return
-        for barrier in met:
-            barrier.receipt = Receipt(barrier.items, self._sink.end_bytes)
-        self._barriers = [barrier for barrier in self._barriers if barrier.receipt is None]
-        answer_all(met)
+        self._barriers.answer(met, self._sink.end_bytes)
 
     def _fail(self, error: OSError | RolloutError) -> None:
         """Keep everything, tell the barriers that had their second chance, and try again later."""
@@ -434,13 +411,7 @@ class Writer:
         if self._state is WriterState.CLOSED:
             return
         self._move(WriterState.RECOVERING, error)
-        for barrier in self._barriers:
-            barrier.chances -= 1
-            if barrier.chances <= 0 and barrier.goal is not Goal.ROOM:
-                barrier.error = self._as_rollout_error(error)
-        told = [barrier for barrier in self._barriers if barrier.error is not None]
-        self._barriers = [barrier for barrier in self._barriers if barrier.error is None]
-        answer_all(told)
+        self._barriers.lose_chance(lambda: self._as_rollout_error(error))
         if self._somebody_waits():
             self._signal()
         else:
@@ -455,7 +426,7 @@ class Writer:
                 path=self._sink.path,
                 operation="write" if self._backlog.waiting else "sync",
                 cause=error,
-                pending_items=self._pending.accepted_items - self._backlog.synced_items,
+                pending_items=self._pending.accepted_items - self._synced_items,
                 offset_bytes=self._sink.end_bytes,
             )
         fresh.__cause__ = error
@@ -534,7 +505,7 @@ class Writer:
             cause=cause,
             kept_path=kept_path,
             unwritten=b"" if kept_path else unwritten,
-            pending_items=self._pending.accepted_items - self._backlog.synced_items,
+            pending_items=self._pending.accepted_items - self._synced_items,
         )
         error.__cause__ = cause
         self._end(error)
@@ -548,7 +519,7 @@ class Writer:
                 lambda: self._keep_unwritten(
                     lines,
                     self._backlog.durable_offset,
-                    self._pending.accepted_items - self._backlog.synced_items,
+                    self._pending.accepted_items - self._synced_items,
                 )
             )
         return kept, b"".join(lines)
@@ -562,28 +533,22 @@ class Writer:
         if self._pending.accepted_bytes > self._backlog.durable:
             await self._keep_rest()
         self._sink.close()
-        for barrier in self._barriers:
-            barrier.error = copy.copy(error)
-        barriers, self._barriers = self._barriers, []
-        answer_all(barriers)
+        self._barriers.fail_all(lambda: copy.copy(error))
 
     def _end(self, error: RolloutError | None) -> None:
         """Closed: nobody is left waiting."""
-        with self._arrivals_lock:
-            self._state = move(self._state, WriterState.CLOSED)
-            arrivals, self._arrivals = self._arrivals, []
+        self._state = move(self._state, WriterState.CLOSED)
         self._end_error = None if self._discarding else error
         self._pending.refuse(self._why_closed)
         self._sink.close()
-        waiting, self._barriers, self._closers = self._barriers + self._closers + arrivals, [], []
-        for barrier in waiting:
+        for barrier in self._barriers.close() + self._closers:
             self._answer_closed(barrier)
         self._signal()
 
     def _answer_closed(self, barrier: Barrier) -> None:
         error = self._end_error or self._bug
         if barrier.goal is Goal.CLOSE and (error is None or self._forked):
-            barrier.receipt = Receipt(self._backlog.synced_items, self._sink.end_bytes)
+            barrier.receipt = Receipt(self._synced_items, self._sink.end_bytes)
         elif error is not None:
             barrier.error = self._as_rollout_error(error)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from typing import Any
 
 from protocol.line import RolloutLine
@@ -158,14 +159,24 @@ _BY_TYPE: dict[str, Callable[[Mapping[str, Any]], Fact | None]] = {
 
 # Facts from their parts
 
+_KEY_CHARACTERS_MAX = 64
+
 # How programs wrap what they put before the model in the user's name.
 _WRAPPED = re.compile(
     r"\s*(?:<([a-z][a-z_ ]*)>.*</\1>\s*\Z|# AGENTS\.md instructions\b|<user_instructions>)", re.DOTALL
 )
 
 
+def _key(kind: str, text: str) -> str:
+    """A key for equal texts; long ones are told by their digest, so that it can be kept at little cost."""
+    text = text.strip()
+    if len(text) > _KEY_CHARACTERS_MAX:
+        text = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{kind}\0{text}"
+
+
 def _message(role: str, text: str, form: Form) -> Fact:
-    key = f"{role}\0{text.strip()}"
+    key = _key(role, text)
     if role == "assistant":
         kind = FactKind.ASSISTANT
     elif role != "user" or (form is Form.RESPONSE and _WRAPPED.match(text)):
@@ -177,7 +188,7 @@ def _message(role: str, text: str, form: Form) -> Fact:
 
 def _thinking(parts: list[str], form: Form) -> Fact:
     text = "\n\n".join(part for part in parts if part)
-    keys = dict.fromkeys(f"thinking\0{part.strip()}" for part in (text, *parts))
+    keys = dict.fromkeys(_key("thinking", part) for part in (text, *parts))
     return Fact(FactKind.THINKING, form, keys=tuple(keys), text=text, repeats=form is not Form.RESPONSE)
 
 

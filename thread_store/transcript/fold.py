@@ -1,13 +1,15 @@
 """A transcript: a rollout as a person reads it, each fact once.
 
-Invariant: every record of the input is in exactly one entry, entries come in the order of
-their addresses, and one fact, however many records tell it, is one entry. This holds in both
-directions: records given newest first give the same entries, newest first.
+Invariant: one fact, however many records tell it, is one entry, and entries come in the order
+of their addresses. No record is in two entries; one that is in none only repeats what an entry
+given before it has told. This holds in both directions: records given newest first give the
+same entries, newest first.
 
 Theory of operation. An entry waits in a short queue for its other records: the twin of a
 message, the result of a call. It leaves when it has been quiet for `_LAG_RECORDS` and is
-whole, or when its window has passed; so memory is bounded by records and by bytes, and
-what comes later still (the result of a call that ran very long) is an entry of its own.
+whole, or when its window has passed; so memory is bounded by records and by bytes. What comes
+later is told apart by what is remembered of entries that left: a twin is passed over, the
+result of a call that ran very long is an entry of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ _TWIN_RECORDS = 32
 """How long a message from one track waits for the other track's."""
 _CALL_RECORDS = 512
 """How long a call waits for its result."""
+_KNOWN_RECORDS = 2048
+"""How long it is remembered what an entry told, without its content."""
 _HELD_BYTES_MAX = 16 << 20
 
 
@@ -72,6 +76,22 @@ class TranscriptEntry:
             return self.has_call and self.result is not None and self.result.output is not None
         return True
 
+    def _without_content(self) -> TranscriptEntry:
+        """What must be known of it to tell its late twins."""
+        result = (
+            None if self.result is None else ToolResult(output=None if self.result.output is None else "")
+        )
+        return TranscriptEntry(
+            record=RolloutRecord(None, self.record.offset, 0, None),
+            kind=self.kind,
+            name=self.name,
+            result=result,
+            has_call=self.has_call,
+            facts=[Fact(each.kind, each.form, each.keys, is_call=each.is_call) for each in self.facts],
+            _touched=self._touched,
+            _gone=True,
+        )
+
     @property
     def _patience(self) -> int:
         if self.is_whole:
@@ -87,7 +107,7 @@ class Transcript:
         self._records = records
         self._queue: deque[TranscriptEntry] = deque()
         self._gone: deque[TranscriptEntry] = deque()
-        """Shown, and still known, so that a late twin isn't shown again."""
+        """What is remembered of the entries that left."""
         self._by_key: dict[str, list[TranscriptEntry]] = {}
         self._count = 0
         self._held_bytes = 0
@@ -108,14 +128,16 @@ class Transcript:
         fact = fact_of(record.line)
         entry = self._find(fact)
         if entry is None or self._comes_late(entry, fact):
-            fresh = TranscriptEntry(record, kind=fact.kind, name=entry.name if entry else "")
-            if entry is not None:
-                _note(entry, record, fact)  # it is answered now, though shown without
-            entry = fresh
+            late_for, entry = entry, TranscriptEntry(record, kind=fact.kind)
+            if late_for is not None:
+                entry.name = late_for.name
+                late_for.result = fact.result  # it is answered now, though shown without
             self._add(entry)
-        _note(entry, record, fact)
-        entry._touched = self._count
-        if not entry._gone:
+        if entry._gone:
+            entry.facts.append(Fact(fact.kind, fact.form, fact.keys, is_call=fact.is_call))
+        else:
+            _note(entry, record, fact)
+            entry._touched = self._count
             entry._held_bytes += record.size
             self._held_bytes += record.size
             self._settle(entry)
@@ -172,21 +194,25 @@ class Transcript:
     def _release(self) -> TranscriptEntry:
         entry = self._queue.popleft()
         self._held_bytes -= entry._held_bytes
-        entry._gone = True
-        self._gone.append(entry)
-        while self._count - self._gone[0]._touched > _CALL_RECORDS:
+        shown = entry._without_content()
+        for key in _keys_of(entry):
+            self._by_key[key] = [shown if each is entry else each for each in self._by_key[key]]
+        self._gone.append(shown)
+        while self._gone and self._count - self._gone[0]._touched > _KNOWN_RECORDS:
             self._forget(self._gone.popleft())
-            if not self._gone:
-                break
         return entry
 
     def _forget(self, entry: TranscriptEntry) -> None:
-        for key in {key for fact in entry.facts for key in fact.keys}:
+        for key in _keys_of(entry):
             known = [each for each in self._by_key.get(key, ()) if each is not entry]
             if known:
                 self._by_key[key] = known
             else:
                 self._by_key.pop(key, None)
+
+
+def _keys_of(entry: TranscriptEntry) -> set[str]:
+    return {key for fact in entry.facts for key in fact.keys}
 
 
 def _rank(fact: Fact, record: RolloutRecord) -> tuple[bool, int, int]:
