@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -186,8 +187,17 @@ def _refuse_deep(payload: bytes, record_type: str | None) -> None:
 
 
 def _refuse_nan(value: Any, record_type: str | None) -> None:
-    if _holds_nan(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_or_raw)):
+    if _holds_nan(_to_builtins(value, record_type, _plain_or_raw)):
         raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=record_type)
+
+
+def _to_builtins(value: Any, record_type: str | None, hook: Callable[[object], object]) -> Any:
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=hook)
+    except RecursionError:
+        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=record_type) from None
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise ItemNotEncodable(str(error), item_type=record_type) from error
 
 
 def _holds_nan(value: Any) -> bool:
@@ -202,12 +212,11 @@ def _holds_nan(value: Any) -> bool:
 
 def _encode_by_json(value: Any, record_type: str | None = None) -> bytes:
     """The fallback: json writes any integer, and lone surrogates become `\\udXXX` escapes."""
+    plain = _to_builtins(value, record_type, _plain_value)
+    _refuse_nan(plain, record_type)
     try:
-        plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_value)
-        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    except RecursionError:
-        raise ItemNotEncodable("it nests too deep, or holds itself", item_type=record_type) from None
-    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    except (RecursionError, ValueError) as error:  # too deep, or an integer of too many digits
         raise ItemNotEncodable(str(error), item_type=record_type) from error
     return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text).encode()
 

@@ -23,16 +23,15 @@ class DaemonExecutor(Executor):
     calling thread when not even one thread can be started."""
 
     def __init__(self, threads_max: int, name: str) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
         self._threads_max = threads_max
         self._name = name
 
-    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        future: Future[_T] = Future()
-        job = (future, lambda: fn(*args, **kwargs))
+    def post(self, job: Callable[[], None]) -> None:
+        """Run a job that never raises, without a future: half the cost of `submit`."""
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -40,9 +39,13 @@ class DaemonExecutor(Executor):
                 self._threads += self._start_thread()
             inline = not self._threads
         if inline:
-            _run(*job)
+            job()
         else:
             self._jobs.put(job)
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        future: Future[_T] = Future()
+        self.post(lambda: _run(future, lambda: fn(*args, **kwargs)))
         return future
 
     def _start_thread(self) -> int:
@@ -54,9 +57,7 @@ class DaemonExecutor(Executor):
 
     def _work(self) -> None:
         while True:
-            future, job = self._jobs.get()
-            _run(future, job)
-            del future, job
+            self._jobs.get()()
             with self._lock:
                 self._idle += 1
 

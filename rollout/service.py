@@ -92,6 +92,13 @@ class Service:
         call: Awaitable[_T] = wrap(job)(executor=self._executor)
         return await call
 
+    def post_blocking(self, job: Callable[[], None]) -> None:
+        """Run a blocking call that never raises in one of the few threads; nobody awaits it."""
+        if self._exiting:
+            job()
+        else:
+            self._executor.post(job)
+
     def submit_blocking(self, job: Callable[[], _T]) -> asyncio.Future[_T]:
         """Run a blocking call in one of the few threads; awaited on the caller's own loop."""
         return asyncio.wrap_future(self._executor.submit(job))

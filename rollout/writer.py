@@ -6,9 +6,9 @@ ends the task: it keeps the items, backs off and heals; a bug ends it, and every
 raises that bug.
 
 Theory of operation. The task sleeps on one event. Callers leave items in `Pending` and
-barriers in `_arrivals`, and wake it. Each round it heals if it must, hands everything over
-with one write a chunk, starts a sync if one is due, and answers. A sync runs in another
-thread, so that a flush never waits for it; syncs that arrive meanwhile share the next one.
+barriers in the queue, and wake it. Each round it heals if it must, hands everything over with
+one write a chunk, starts a sync if one is due, and answers. A sync runs in a thread of its
+own, so that a flush never waits for it; syncs that are asked for meanwhile share the next one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-import random
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import anyio.abc
@@ -32,14 +32,17 @@ from rollout.pending import Pending
 from rollout.service import Service
 from rollout.sink import Sink, SinkDisturbed
 from rollout.state import WriterState, move
+from rollout.sync_run import Covered, SyncRun
+from rollout.trouble import Trouble
 
-__all__ = ["Writer"]
+__all__ = ["KeepUnwritten", "Writer"]
 
 _log = logging.getLogger("rollout.writer")
 
 _KEEP_SECONDS = 2.0
 """How long setting items aside may take when the time to close is over."""
-_RETRY_SECONDS_CLOSING = 0.5
+_HEALINGS_MAX = 3
+"""How often one round heals a place that keeps changing under it, before it counts as a failure."""
 
 KeepUnwritten = Callable[[list[bytes], int, int], str | None]
 """Takes lines, the offset where they belong and the number of items; returns where they were kept."""
@@ -64,30 +67,24 @@ class Writer:
         self._config = config
         self._keep_unwritten = keep_unwritten
         self._closing_note = closing_note
+        self._barriers = BarrierQueue()
         self._backlog = Backlog(chunk_bytes=config.chunk_bytes)
         self._backlog.durable_offset = sink.end_bytes
-        pending.wake = self.wake
+        self._trouble = Trouble(config)
         self._state = WriterState.OPEN if sink.created else WriterState.DEFERRED
-
-        self._barriers = BarrierQueue()
+        pending.wake = self.wake
 
         self._event = anyio.Event()
         self._signalled = False
         self._tasks: anyio.abc.TaskGroup
-        self._linger: asyncio.TimerHandle | None = None
-        self._sync_timer: asyncio.TimerHandle | None = None
-        self._sync_due = False
-        self._syncing = False
-        self._blocked = False
-        """The last try to hand over failed: heal before the next."""
-        self._sync_broken = False
-        """The last sync failed. Flushes still hold."""
-        self._retry_timer: asyncio.TimerHandle | None = None
-        self._retry_seconds = config.retry_seconds_min
-
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._sync_timed_out = False
+        self._sync: SyncRun | None = None
         self._synced_epoch = sink.epoch
         self._synced_items = 0
         self._healing = False
+        self._retries = 0
+        self._reopens = 0
 
         self._closing = False
         self._closers: list[Barrier] = []
@@ -95,12 +92,8 @@ class Writer:
         self._discarding = False
         self._forked = False
         self._fenced: WriterFenced | None = None
-        self._deadline: asyncio.TimerHandle | None = None
         self._end_error: RolloutError | None = None
         self._bug: BaseException | None = None
-        self._last_error: BaseException | None = None
-        self._retries = 0
-        self._reopens = 0
 
     # Called from any thread
 
@@ -141,27 +134,22 @@ class Writer:
         self._sink.close()
 
     @property
-    def health(self) -> WriterHealth:
-        pending, backlog = self._pending, self._backlog
-        synced = self._synced_items
-        return WriterHealth(
-            state=self._state,
-            pending_items=pending.accepted_items - synced,
-            pending_bytes=pending.accepted_bytes - pending.durable_bytes,
-            flushed_items=max(backlog.flushed_items, synced),
-            synced_items=synced,
-            last_error=self._bug or self._last_error,
-            retries=self._retries,
-            reopens=self._reopens,
-        )
-
-    @property
     def state(self) -> WriterState:
         return self._state
 
     @property
-    def bug(self) -> BaseException | None:
-        return self._bug
+    def health(self) -> WriterHealth:
+        pending, synced = self._pending, self._synced_items
+        return WriterHealth(
+            state=self._state,
+            pending_items=max(0, pending.accepted_items - synced),
+            pending_bytes=max(0, pending.accepted_bytes - pending.durable_bytes),
+            flushed_items=max(self._backlog.flushed_items, synced),
+            synced_items=synced,
+            last_error=self._bug or self._trouble.last_error,
+            retries=self._retries,
+            reopens=self._reopens,
+        )
 
     # On the service loop: waking
 
@@ -170,15 +158,24 @@ class Writer:
         self._event.set()
 
     def _start_lingering(self) -> None:
-        if self._linger is None:
-            self._linger = self._service.loop.call_later(self._config.linger_seconds, self._signal)
+        self._start_timer("linger", self._config.linger_seconds, self._signal)
 
-    def _sync_timer_fired(self) -> None:
-        self._sync_timer, self._sync_due = None, True
-        self._signal()
+    def _start_timer(self, name: str, seconds: float, then: Callable[[], None]) -> None:
+        """One timer of a name at a time; a parked writer has none."""
+        if name not in self._timers:
+            self._timers[name] = self._service.loop.call_later(seconds, self._timer_fired, name, then)
 
-    def _retry_timer_fired(self) -> None:
-        self._retry_timer = None
+    def _timer_fired(self, name: str, then: Callable[[], None]) -> None:
+        self._timers.pop(name, None)
+        then()
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _sync_second_passed(self) -> None:
+        self._sync_timed_out = True
         self._signal()
 
     async def _sleep(self) -> None:
@@ -186,9 +183,7 @@ class Writer:
             await self._event.wait()
         self._signalled = False
         self._event = anyio.Event()
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        self._stop_timer("linger")
 
     # The task
 
@@ -198,13 +193,14 @@ class Writer:
                 while self._state is not WriterState.CLOSED:
                     await self._sleep()
                     await self._round()
-                self._tasks.cancel_scope.cancel()  # a sync that hangs is left to its thread
+                self._tasks.cancel_scope.cancel()
         except BaseException as error:
             self._die(error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._cancel_timers()
+            for name in list(self._timers):
+                self._stop_timer(name)
             for callback in self._close_callbacks:
                 callback()
 
@@ -212,210 +208,202 @@ class Writer:
         self._receive()
         self._backlog.add(self._pending.take())
         if self._discarding:
-            self._end(RecorderClosed(path=self._sink.path, reason="discarded"))
+            self._end(None)
             return
         if self._fenced is None:
+            self._finish_sync()
             try:
                 await self._work()
             except WriterFenced as error:
                 await self._be_fenced(error)
             except (OSError, RolloutError) as error:
-                self._answer()
-                self._blocked = True
+                self._trouble.write_failed(error)
                 self._fail(error)
             self._answer()
         self._finish_closing()
+        self._watch_sync()
         if self._state is not WriterState.CLOSED and not self._pending.rest():
             self._signal()
 
-    async def _work(self) -> None:
-        retry = self._may_retry()
-        if self._blocked and not retry:
-            return
-        if retry and (self._blocked or self._sync_broken):
-            await self._recover()
-        await self._hand_over()
-        self._blocked = False
-        if retry or not self._sync_broken:
-            self._start_sync()
-        if not self._sync_broken:
-            self._recovered()
-
     def _receive(self) -> None:
         # A barrier that comes while all is well survives the first failure: it is retried at once.
-        closers = self._barriers.receive(chances=1 if self._state is WriterState.RECOVERING else 2)
+        closers = self._barriers.receive(chances=1 if self._trouble else 2)
         if closers:
             self._closers += closers
             self._begin_close()
 
-    def _may_retry(self) -> bool:
-        """A barrier retries at once; otherwise the back-off decides."""
-        return self._retry_timer is None or self._somebody_waits()
+    async def _work(self) -> None:
+        trouble = self._trouble
+        may_retry = not trouble or "retry" not in self._timers or self._somebody_waits()
+        if trouble.blocked and not may_retry:
+            return
+        if trouble and may_retry:
+            await self._recover()
+        await self._hand_over()
+        trouble.handed_over()
+        if may_retry or not trouble.sync_broken:
+            self._start_sync()
+        self._note_recovery()
 
     def _somebody_waits(self) -> bool:
+        """A barrier retries at once; without one the back-off decides."""
         return self._barriers.wants(Goal.FLUSH, Goal.SYNC)
 
     # Handing over
 
     async def _hand_over(self) -> None:
-        """Write everything that waits. Verified before, healed at once if the file is not as we left it."""
-        backlog, sink = self._backlog, self._sink
-        for attempt in range(3):
+        """Write everything that waits. A place that isn't as we left it is healed at once."""
+        healings = 0
+        while True:
             try:
-                if backlog.waiting and not sink.created:
-                    sink.create(backlog)
-                    backlog.pass_written()
-                if sink.created:
-                    sink.verify()
-                while backlog.waiting:
-                    sink.append(backlog.waiting[0])
-                    backlog.pass_written()
+                self._append_all()
             except SinkDisturbed as disturbance:
-                _log.info("%s: %s", sink.path, disturbance)
-                if attempt == 2:
+                _log.info("%s: %s", self._sink.path, disturbance)
+                healings += 1
+                if healings == _HEALINGS_MAX:
                     raise OSError(str(disturbance)) from disturbance
-                await self._reconcile()
-                continue
-            return
+                await self._heal()
+            else:
+                return
 
-    async def _reconcile(self) -> None:
-        """Heal in a thread of its own: rebuilding a file or searching it may take long."""
-        self._reopens += 1
-        self._healing = True
-        try:
-            await self._service.run_blocking(lambda: self._sink.heal(self._backlog))
-        finally:
-            self._healing = False
+    def _append_all(self) -> None:
+        backlog, sink = self._backlog, self._sink
+        if backlog.waiting and not sink.created:
+            sink.create(backlog)
+        if sink.created:
+            sink.verify()
+        while backlog.waiting:
+            sink.append(backlog.waiting[0])
+            backlog.pass_written()
 
     async def _recover(self) -> None:
         self._retries += 1
-        self._cancel_retry()
+        self._stop_timer("retry")
         if self._backlog.waiting or self._sink.created:
-            await self._reconcile()
+            await self._heal()
 
-    def _recovered(self) -> None:
-        if self._sink.created:
+    async def _heal(self) -> None:
+        """In a thread of its own: rebuilding a file or searching it may take long."""
+        self._reopens += 1
+        self._healing = True
+        try:
+            await self._service.run_blocking(partial(self._sink.heal, self._backlog))
+        finally:
+            self._healing = False
+
+    def _note_recovery(self) -> None:
+        if not self._trouble and self._sink.created:
             self._move(WriterState.OPEN)
-        if self._state is not WriterState.RECOVERING:
-            self._last_error = self._pending.last_error = None
-            self._retry_seconds = self._config.retry_seconds_min
-
-    def _cancel_retry(self) -> None:
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
-            self._retry_timer = None
+            self._pending.last_error = None
 
     # Syncing
 
     def _start_sync(self) -> None:
         backlog, sink = self._backlog, self._sink
-        if self._syncing or not sink.created:
-            return
         unsynced = backlog.written - backlog.durable
-        if not unsynced and self._synced_epoch == sink.epoch:
+        if not sink.created or not (unsynced or self._synced_epoch != sink.epoch):
             return
-        if self._is_sync_due(unsynced):
-            self._syncing, self._sync_due = True, False
-            snapshot = (backlog.written, sink.end_bytes, sink.epoch)
-            job = self._answering(sink.sync_job(backlog))
-            self._tasks.start_soon(self._sync, job, *snapshot)
-            if self._sync_timer is not None:
-                self._sync_timer.cancel()
-                self._sync_timer = None
-        elif self._sync_timer is None:
-            self._sync_timer = self._service.loop.call_later(
-                self._config.sync_seconds, self._sync_timer_fired
-            )
+        if self._sync is not None or not self._is_sync_due(unsynced):
+            self._start_timer("sync", self._config.sync_seconds, self._sync_second_passed)
+            return
+        self._stop_timer("sync")
+        self._sync_timed_out = False
+        covered = Covered(backlog.written, backlog.flushed_items, sink.end_bytes, sink.epoch)
+        self._sync = SyncRun(
+            sink.sync_job(backlog),
+            covered=covered,
+            riders=self._barriers.select(Goal.SYNC, target_max=covered.stream),
+            note=self._note_durable,
+            wake=partial(self._service.call, self._signal),
+        )
+        self._service.post_blocking(self._sync.run)
 
     def _is_sync_due(self, unsynced_bytes: int) -> bool:
         return (
-            self._sync_due
+            self._sync_timed_out
             or self._closing
             or unsynced_bytes >= self._config.sync_bytes
             or self._pending.sync_wanted > self._backlog.durable
             or self._barriers.wants(Goal.SYNC, Goal.ROOM)
         )
 
-    def _answering(self, job: Callable[[], None]) -> Callable[[], None]:
-        """The sync job that also answers whom it covers, from its own thread: one wake-up less for them."""
-        covered, offset, items = self._backlog.written, self._sink.end_bytes, self._backlog.flushed_items
-        riders = self._barriers.select(Goal.SYNC, target_max=covered)
+    def _note_durable(self, covered: Covered) -> None:
+        """In the sync's thread, before it answers: what callers can see must not lag behind."""
+        self._pending.note_durable(covered.stream)
+        self._synced_items = max(self._synced_items, covered.items)
 
-        def sync_and_answer() -> None:
-            job()
-            self._pending.note_durable(covered)
-            self._synced_items = max(self._synced_items, items)
-            for barrier in riders:
-                barrier.receipt = Receipt(barrier.items, offset)
-            answer_all(riders)
-
-        return sync_and_answer
-
-    async def _sync(self, job: Callable[[], None], covered: int, offset: int, epoch: int) -> None:
-        """`covered` and `offset`: stream position and file end when the job was made."""
-        try:
-            await self._service.run_blocking(job)
-        except SinkDisturbed as disturbance:
-            _log.info("%s: %s", self._sink.path, disturbance)
-            self._syncing = False
-            self._signal()  # the next round heals, and syncs again
+    def _finish_sync(self) -> None:
+        """Take in the outcome of the sync under way, if it ended."""
+        run = self._sync
+        if run is None or not run.is_over():
             return
-        except (OSError, RolloutError) as error:
+        self._sync = None
+        error = run.outcome()
+        if error is None:
+            self._trouble.synced()
+            if run.covered.epoch == self._sink.epoch:
+                self._synced_epoch = run.covered.epoch
+                self._backlog.note_durable(run.covered.stream, offset=run.covered.offset_bytes)
+            self._note_recovery()
+        elif isinstance(error, OSError | RolloutError) and not isinstance(error, WriterFenced):
             self._sink.sync_failed()
-            self._syncing, self._sync_broken = False, True
+            self._trouble.sync_failed(error)
             self._answer()
             self._fail(error)
-            return
-        self._syncing = False
-        if epoch == self._sink.epoch and not self._healing:
-            self._synced_epoch = epoch
-            self._backlog.note_durable(covered, offset=offset)
-            self._sync_broken = False
-            if not self._blocked:
-                self._recovered()
-            self._answer()
-        self._signal()
+        elif not isinstance(error, SinkDisturbed | WriterFenced):
+            raise error  # a bug; the two others are met again, and dealt with, by the next check
+
+    def _watch_sync(self) -> None:
+        """Have the end of the sync under way wake us, if anything goes on then. Otherwise nobody needs to."""
+        goes_on = (
+            self._closing
+            or self._barriers
+            or self._trouble
+            or self._pending.sync_wanted > self._backlog.durable
+        )
+        if self._sync is not None and goes_on and self._sync.is_over(wake=True):
+            self._signal()
 
     # Answering
 
-    def _is_met(self, barrier: Barrier) -> bool:
+    def _is_met(self, goal: Goal, target: int) -> bool:
         backlog = self._backlog
-        if barrier.goal is Goal.FLUSH:
-            return backlog.written >= barrier.target
-        if barrier.goal is Goal.ROOM:
+        if goal is Goal.FLUSH:
+            return backlog.written >= target
+        if goal is Goal.ROOM:
             return self._pending.accepted_bytes - backlog.durable <= self._config.pending_bytes_max // 2
-        return backlog.durable >= barrier.target and self._synced_epoch == self._sink.epoch
+        return backlog.durable >= target and self._synced_epoch == self._sink.epoch
 
     def _answer(self) -> None:
         """Answer the barriers that are met, if the file still is as we left it."""
-        if self._blocked or self._healing:
-            return
-        met = self._barriers.met(self._is_met)
-        if not met:
-            return
+        met = self._barriers.met(lambda barrier: self._is_met(barrier.goal, barrier.target))
+        if met and not self._trouble.blocked and self._is_undisturbed():
+            self._barriers.answer(met, self._sink.end_bytes)
+
+    def _is_undisturbed(self) -> bool:
+        """The checks before an answer. If they fail, the next round heals or gives up."""
         try:
             self._sink.verify()
         except (SinkDisturbed, WriterFenced) as disturbance:
             _log.info("%s: %s", self._sink.path, disturbance)
-            self._signal()  # the next round sees the same, heals or gives up, and answers
-            return
+            self._signal()
+            return False
         except OSError as error:
-            self._blocked = True
+            self._trouble.write_failed(error)
             self._fail(error)
-            return
-        self._barriers.answer(met, self._sink.end_bytes)
+            return False
+        return True
 
     def _fail(self, error: OSError | RolloutError) -> None:
         """Keep everything, tell the barriers that had their second chance, and try again later."""
-        self._last_error = self._pending.last_error = error
-        if self._state is WriterState.CLOSED:
-            return
         self._move(WriterState.RECOVERING, error)
+        self._pending.last_error = error
         self._barriers.lose_chance(lambda: self._as_rollout_error(error))
         if self._somebody_waits():
             self._signal()
         else:
-            self._schedule_retry()
+            delay = self._trouble.next_delay(closing=self._closing)
+            self._start_timer("retry", delay, self._signal)
 
     def _as_rollout_error(self, error: BaseException) -> RolloutError:
         """A fresh error for one caller, with the cause chained."""
@@ -432,15 +420,6 @@ class Writer:
         fresh.__cause__ = error
         return fresh
 
-    def _schedule_retry(self) -> None:
-        if self._retry_timer is None:
-            seconds = (
-                min(self._retry_seconds, _RETRY_SECONDS_CLOSING) if self._closing else self._retry_seconds
-            )
-            delay = seconds * random.uniform(0.5, 1.0)
-            self._retry_timer = self._service.loop.call_later(delay, self._retry_timer_fired)
-            self._retry_seconds = min(self._retry_seconds * 2, self._config.retry_seconds_max)
-
     def _move(self, target: WriterState, error: BaseException | None = None) -> None:
         """One log line a change of state, not one a failure."""
         if target is self._state:
@@ -454,17 +433,14 @@ class Writer:
     # Ending
 
     def _begin_close(self) -> None:
-        if self._closing or self._state is WriterState.CLOSED:
-            self._signal()
-            return
-        self._closing = True
-        if self._pending.opened and not self._discarding and self._fenced is None:
-            self._pending.append_note(self._closing_note())
-        self._pending.refuse(self._why_closed)
-        self._deadline = self._service.loop.call_later(
-            0 if self._discarding else self._config.close_seconds, self._deadline_passed
-        )
-        self._cancel_retry()
+        if not self._closing and self._state is not WriterState.CLOSED:
+            self._closing = True
+            if self._pending.opened and not self._discarding and self._fenced is None:
+                self._pending.append_note(self._closing_note())
+            self._pending.refuse(self._why_closed)
+            if not self._discarding:
+                self._start_timer("deadline", self._config.close_seconds, self._deadline_passed)
+            self._stop_timer("retry")
         self._signal()
 
     def _finish_closing(self) -> None:
@@ -472,21 +448,13 @@ class Writer:
             return
         if self._fenced is not None:
             self._end(self._fenced)
-        elif not self._blocked and not self._barriers and self._is_drained():
-            try:
-                self._sink.verify()
-            except (SinkDisturbed, OSError, RolloutError) as disturbance:
-                _log.info("%s: %s", self._sink.path, disturbance)
-                self._signal()
-                return
+        elif not self._trouble and not self._barriers and self._is_drained() and self._is_undisturbed():
             self._end(None)
 
     def _is_drained(self) -> bool:
         if not self._sink.created:
-            return self._backlog.end == self._pending.accepted_bytes == 0
-        final = Barrier(Goal.CLOSE, loop=None)
-        final.target = self._pending.accepted_bytes
-        return self._is_met(final)
+            return self._pending.accepted_bytes == 0
+        return self._is_met(Goal.CLOSE, self._pending.accepted_bytes)
 
     def _deadline_passed(self) -> None:
         if self._state is not WriterState.CLOSED and not self._discarding:
@@ -495,7 +463,7 @@ class Writer:
     async def _give_up(self) -> None:
         """The time to close is over: what isn't durable is set aside, and everybody is told where."""
         self._backlog.add(self._pending.take())
-        cause = self._last_error
+        cause = self._trouble.last_error
         if self._is_drained() and cause is not None:
             self._end(self._as_rollout_error(cause))
             return
@@ -511,21 +479,18 @@ class Writer:
         self._end(error)
 
     async def _keep_rest(self) -> tuple[str | None, bytes]:
-        """Set aside the lines that aren't durable. None if no place took them; then they are returned."""
+        """Set aside the lines that aren't durable. None if no place took them; they are returned too."""
         lines = self._backlog.undurable_lines()
+        items = self._pending.accepted_items - self._synced_items
         kept = None
         with anyio.move_on_after(_KEEP_SECONDS):
             kept = await self._service.run_blocking(
-                lambda: self._keep_unwritten(
-                    lines,
-                    self._backlog.durable_offset,
-                    self._pending.accepted_items - self._synced_items,
-                )
+                partial(self._keep_unwritten, lines, self._backlog.durable_offset, items)
             )
         return kept, b"".join(lines)
 
     async def _be_fenced(self, error: WriterFenced) -> None:
-        """Another writer owns the thread: never touch the file again, set aside what it lacks, and say so."""
+        """Another writer owns the thread: never touch the file again, set aside what it lacks, say so."""
         self._fenced = error
         self._move(WriterState.FENCED)
         self._pending.refuse(lambda: copy.copy(error))
@@ -537,8 +502,10 @@ class Writer:
 
     def _end(self, error: RolloutError | None) -> None:
         """Closed: nobody is left waiting."""
+        if self._state is WriterState.CLOSED:
+            return
         self._state = move(self._state, WriterState.CLOSED)
-        self._end_error = None if self._discarding else error
+        self._end_error = error
         self._pending.refuse(self._why_closed)
         self._sink.close()
         for barrier in self._barriers.close() + self._closers:
@@ -546,10 +513,10 @@ class Writer:
         self._signal()
 
     def _answer_closed(self, barrier: Barrier) -> None:
-        error = self._end_error or self._bug
+        error = self._bug or self._end_error
         if barrier.goal is Goal.CLOSE and (error is None or self._forked):
             barrier.receipt = Receipt(self._synced_items, self._sink.end_bytes)
-        elif error is not None:
+        elif self._bug is None and error is not None:
             barrier.error = self._as_rollout_error(error)
         else:
             barrier.error = self._why_closed()
@@ -565,8 +532,11 @@ class Writer:
             )
             error.__cause__ = self._bug
             return error
-        reason = "closed: it belongs to the parent of this forked process" if self._forked else "closed"
-        return RecorderClosed(path=self._sink.path, reason="discarded" if self._discarding else reason)
+        if self._forked:
+            return RecorderClosed(
+                path=self._sink.path, reason="closed here: it belongs to the parent process"
+            )
+        return RecorderClosed(path=self._sink.path, reason="discarded" if self._discarding else "closed")
 
     def _die(self, bug: BaseException) -> None:
         """A bug, or the end of the service: keep the error, set the items aside, let nobody hang."""
@@ -574,12 +544,11 @@ class Writer:
         _log.error("%s: the writer failed; this is a bug", self._sink.path, exc_info=bug)
         self._backlog.add(self._pending.take())
         lines = self._backlog.undurable_lines()
-        if lines and not self._discarding:
-            self._keep_unwritten(lines, self._backlog.durable_offset, self._pending.accepted_items)
-        if self._state is not WriterState.CLOSED:
+        try:
+            if lines and not self._discarding:
+                items = self._pending.accepted_items - self._synced_items
+                self._keep_unwritten(lines, self._backlog.durable_offset, items)
+        except OSError as error:
+            _log.error("%s: its items could not be set aside: %s", self._sink.path, error)  # noqa: TRY400
+        finally:
             self._end(None)
-
-    def _cancel_timers(self) -> None:
-        for timer in (self._linger, self._sync_timer, self._retry_timer, self._deadline):
-            if timer is not None:
-                timer.cancel()

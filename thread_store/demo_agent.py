@@ -39,7 +39,7 @@ _QUESTIONS = (
 )
 
 
-def payload_digest(payload: bytes) -> str:
+def payload_digest(payload: bytes | bytearray) -> str:
     """How a record is told apart from every other: the SHA-256 of its payload's bytes, as hex."""
     return hashlib.sha256(payload).hexdigest()
 

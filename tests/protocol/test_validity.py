@@ -30,7 +30,7 @@ def objects(depth: int) -> bytes:
     return b'{"a":' * (depth - 1) + b"{}" + b"}" * (depth - 1)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(damaged())
 @example(b'{"a":NaN,"b":-Infinity}')
 @example(b'{"payload":"\\ud800"}')
@@ -45,7 +45,7 @@ def test_a_line_is_valid_by_the_rule_and_by_nothing_else(data: bytes) -> None:
     assert accepted(data) == (judge(data) is not None)
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(st.one_of(json_bytes(), damaged()))
 def test_both_ways_of_judging_give_the_same_object(data: bytes) -> None:
     """The rule's own parser gives what plain Python's json gives."""

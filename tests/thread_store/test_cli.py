@@ -96,7 +96,7 @@ def test_command_loads_nothing_that_it_does_not_need(
     """Its first line comes without waiting for an event loop, tables or compression."""
     path = write(meta_line(), line(1, "response_item", said("user", "hi")))
     words = [str(path) if each == "FILE" else each for each in arguments]
-    script = "import sys; from thread_store.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    script = "import sys; from thread_store.cli import main; main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script, *words],
         capture_output=True,
@@ -201,13 +201,11 @@ def test_unreadable_file_is_named_with_what_to_do(
     path = write(meta_line())
     cause = PermissionError(13, os.strerror(13))
     terminal = Terminal({})
-    said_lines: list[str] = []
-    monkeypatch.setattr(
-        terminal, "fail", lambda message, **fields: said_lines.append(message + fields["hint"])
-    )
+    told: list[str] = []
+    monkeypatch.setattr(terminal, "fail", lambda message, hint, **_: told.append(message + hint))
     assert report_error(terminal, errors.RolloutUnreadable(path=path, cause=cause)) == ExitCode.SYSTEM
-    assert str(path) in said_lines[0]
-    assert "mode" in said_lines[0]
+    assert str(path) in told[0]
+    assert "mode" in told[0]
 
 
 EXAMPLES: dict[type[errors.RolloutError], errors.RolloutError] = {

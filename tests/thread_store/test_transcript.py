@@ -146,7 +146,7 @@ def test_call_without_result_is_shown_without() -> None:
     assert found.result is None
 
 
-@pytest.mark.parametrize(("records_between", "name"), [(100, None), (600, "shell"), (2000, "")])
+@pytest.mark.parametrize(("records_between", "name"), [(100, None), (600, "shell"), (3000, "")])
 def test_result_that_comes_very_late_is_an_entry_of_its_own(records_between: int, name: str | None) -> None:
     """The view doesn't wait for ever: the call is shown open, its result where it stands, none is lost."""
     lines = [CALL, *[event(None, "token_count", info=None)] * records_between, OUTPUT]

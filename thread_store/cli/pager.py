@@ -34,10 +34,13 @@ def paged(terminal: Terminal, *, enabled: bool) -> Iterator[Callable[[str], None
 
     try:
         yield write
-        stream.close()
     except BrokenPipeError:
         pass  # the reader has seen enough
     finally:
+        try:
+            stream.close()
+        except BrokenPipeError:
+            pass  # and doesn't want what was buffered either
         pager.wait()
 
 

@@ -7,11 +7,12 @@ an addition, never the only carrier of a meaning.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from thread_store.cli.safe_text import safe_json
 
@@ -42,8 +43,8 @@ class Terminal:
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self.environ = os.environ if environ is None else environ
-        self.stdout = _open_stream(sys.stdout, 1)
-        self.stderr = _open_stream(sys.stderr, 2)
+        self.stdout: Any = _Nowhere() if sys.stdout is None else sys.stdout
+        self.stderr: Any = _Nowhere() if sys.stderr is None else sys.stderr
         self.home: str | None = None
         self.json = False
         self.quiet = False
@@ -107,8 +108,8 @@ class Terminal:
             self.stderr.flush()
         except BrokenPipeError:
             raise
-        except OSError as error:  # the terminal hung up: there is nobody to tell
-            self.stderr = _devnull(error)
+        except OSError:  # the terminal hung up: there is nobody to tell
+            self.stderr = _Nowhere()
 
     # Looks
 
@@ -151,18 +152,16 @@ def command_line() -> str:
     return shlex.quote(program)
 
 
-def _open_stream(stream: TextIO | None, descriptor: int) -> Any:
-    # A closed descriptor leaves None in sys: what is printed has nowhere to go.
-    return open(os.devnull, "w", encoding="utf-8") if stream is None else stream
+class _Nowhere(io.TextIOBase):
+    """Stands in for a stream that was closed, or whose terminal hung up."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str, /) -> int:
+        return len(text)
 
 
-def _devnull(cause: OSError) -> TextIO:
-    stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    stream.write(str(cause))
-    return stream
-
-
-def _speaks_utf8(stream: TextIO, environ: Mapping[str, str]) -> bool:
+def _speaks_utf8(stream: Any, environ: Mapping[str, str]) -> bool:
     """What the locale says; where it says nothing, the encoding that Python chose."""
     if (stream.encoding or "").lower().replace("-", "") != "utf8":
         return False
