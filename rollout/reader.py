@@ -41,7 +41,7 @@ BLOCK_BYTES = 256 << 10
 class RolloutReader:
     """The records of one rollout, once. Iterate over it; it closes itself at the end.
 
-    The attributes tell of what was read so far, and of the whole file once the iteration is over.
+    The attributes tell of the whole file once the iteration is over; until then they may lag behind.
     """
 
     def __init__(
@@ -61,13 +61,15 @@ class RolloutReader:
         )
         self._notices = FileNotices()
         self._line_numbers = start_offset == 0
-        self._records = self._read()
+        self._records: Generator[RolloutRecord] | None = None
         self.lines = 0
         """Physical lines, blank ones and an unfinished last one included. Complete at the end."""
         self.end_offset = start_offset
         """Where the last line ended, newline included. Complete at the end."""
 
     def __iter__(self) -> Iterator[RolloutRecord]:
+        if self._records is None:
+            self._records = self._begin()
         return self._records
 
     def __enter__(self) -> Self:
@@ -80,7 +82,8 @@ class RolloutReader:
 
     def close(self) -> None:
         """Let go of the file. Happens by itself at the end of the iteration."""
-        self._records.close()
+        if self._records is not None:
+            self._records.close()
         self._source.close()
 
     @property
@@ -125,17 +128,20 @@ class RolloutReader:
         """What is odd about the file as a whole."""
         return self._notices.listed()
 
-    def _read(self) -> Generator[RolloutRecord]:
+    def _begin(self) -> Generator[RolloutRecord]:
+        """Look at the first bytes, which tell how the rest is read."""
         try:
             self._stream.begin()
-            if self._stream.bom:
-                self._notices.note("bom", "it begins with a byte order mark, which was passed over")
             document = read_document(self._stream, self._record_bytes_max)
-            yield from self._read_lines() if document is None else self._read_document(document)
-        finally:
+        except BaseException:
             self._source.close()
+            raise
+        if self._stream.bom:
+            self._notices.note("bom", "it begins with a byte order mark, which was passed over")
+        return self._read_lines() if document is None else self._read_document(document)
 
-    def _read_document(self, document: Document) -> Iterator[RolloutRecord]:
+    def _read_document(self, document: Document) -> Generator[RolloutRecord]:
+        self._source.close()
         self._notices.note("one_document", "it is one JSON document, the oldest format of Codex")
         for index, record in enumerate(document.records):
             if record.line is not None and record.line.type == META:
@@ -143,65 +149,74 @@ class RolloutReader:
             yield record
         self.lines, self.end_offset = document.lines, self._stream.offset + document.size
 
-    def _read_lines(self) -> Iterator[RolloutRecord]:
+    def _read_lines(self) -> Generator[RolloutRecord]:
         """The hot loop: what happens for each line is written out here."""
         notices, numbered = self._notices, self._line_numbers
-        line_no, blanks, good = 0, 0, False
+        line_no, blanks, good, next_ordinal = 0, 0, False, 0
         offset = self._stream.offset
         parts = split_lines(self._stream.blocks, offset, record_bytes_max=self._record_bytes_max)
-        for offset, part, terminated in parts:
-            if not isinstance(part, list):
-                if isinstance(part, LongLine):
-                    line_no += 1
-                yield self._judge_odd(part, line_no if numbered else None, offset, terminated=terminated)
-                offset += part.size + terminated if isinstance(part, LongLine) else 0
-                continue
-            if part[0].endswith(b"\r"):
-                notices.note("crlf", "its lines end with CRLF")
-            for data in part:
-                line_no += 1
-                size = len(data)
-                if not size:
-                    blanks += 1
-                    offset += 1
-                    continue
-                try:
-                    line = decode_line(data)
-                except InvalidLine as error:
-                    record = judge_refused(
-                        error, data, line_no if numbered else None, offset, terminated=terminated
-                    )
-                    if record is None:
-                        blanks += 1
+        try:
+            for offset, part, terminated in parts:
+                if not isinstance(part, list):
+                    if isinstance(part, LongLine):
+                        line_no += 1
+                        yield self._judge_long(part, line_no, offset, terminated=terminated)
+                        offset += part.size + terminated
                     else:
-                        yield record
-                    offset += size + 1
+                        yield judge_break(part, offset)
                     continue
-                good = True
-                record = RolloutRecord(line_no if numbered else None, offset, size, line)
-                ordinal = line.ordinal
-                if ordinal == notices.next_ordinal:
-                    notices.next_ordinal += 1
-                elif ordinal is not None or notices.next_ordinal:
-                    notices.note_ordinal(record, line)
-                if line.type == META:
-                    notices.note_meta(record, line, records_before=line_no - 1 - blanks)
+                if part[0].endswith(b"\r"):
+                    notices.note("crlf", "its lines end with CRLF")
+                record = None
+                for data in part:
+                    line_no += 1
+                    size = len(data)
+                    if not size:
+                        blanks += 1
+                        offset += 1
+                        continue
+                    try:
+                        line = decode_line(data)
+                    except InvalidLine as error:
+                        bad = judge_refused(
+                            error, data, line_no if numbered else None, offset, terminated=terminated
+                        )
+                        offset += size + 1
+                        if bad is None:
+                            blanks += 1
+                        else:
+                            yield bad
+                        continue
+                    record = RolloutRecord(line_no if numbered else None, offset, size, line)
+                    offset += size + 1
+                    if line.ordinal == next_ordinal:
+                        next_ordinal += 1
+                    elif line.ordinal is not None or next_ordinal:
+                        notices.next_ordinal = next_ordinal
+                        notices.note_ordinal(record, line)
+                        next_ordinal = notices.next_ordinal
+                    if line.type == META:
+                        notices.note_meta(record, line, records_before=line_no - 1 - blanks)
+                    good = True
+                    yield record
+                notices.next_ordinal = next_ordinal
                 if not terminated:
-                    notices.note("no_final_newline", "its last line has no newline", record)
-                yield record
-                offset += size + 1
-            if not terminated:
-                offset -= 1
-        self.lines, self.end_offset = line_no, offset
-        notices.finish(records=good)
+                    offset -= 1
+                    if record is not None:
+                        notices.note("no_final_newline", "its last line has no newline", record)
+            self.lines, self.end_offset = line_no, offset
+            notices.finish(records=good)
+        finally:
+            notices.next_ordinal = next_ordinal
+            self._source.close()
 
-    def _judge_odd(
-        self, part: LongLine | Break, line_no: int | None, offset: int, *, terminated: bool
-    ) -> RolloutRecord:
-        if isinstance(part, Break):
-            return judge_break(part, offset)
+    def _judge_long(self, part: LongLine, line_no: int, offset: int, *, terminated: bool) -> RolloutRecord:
         return judge_long_line(
-            part, line_no, offset, terminated=terminated, record_bytes_max=self._record_bytes_max
+            part,
+            line_no if self._line_numbers else None,
+            offset,
+            terminated=terminated,
+            record_bytes_max=self._record_bytes_max,
         )
 
 

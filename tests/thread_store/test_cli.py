@@ -96,7 +96,8 @@ def test_command_loads_nothing_that_it_does_not_need(
     """Its first line comes without waiting for an event loop, tables or compression."""
     path = write(meta_line(), line(1, "response_item", said("user", "hi")))
     words = [str(path) if each == "FILE" else each for each in arguments]
-    script = "import sys; from thread_store.cli import main; main(sys.argv[1:])\nprint(*sys.modules, file=sys.stderr)"
+    script = "import sys; from thread_store.cli import main; main(sys.argv[1:])\n"
+    script += "print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", script, *words],
         capture_output=True,

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from thread_store.cli.failures import ExitCode
+from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal, command_line
@@ -47,6 +48,7 @@ def command(context: click.Context, seconds: float, keep: str | None) -> int:
       rollout demo --seconds 10 --keep ./demo-home
     """
     terminal = terminal_of(context)
+    attach_log(terminal)
     home = os.path.realpath(keep) if keep else tempfile.mkdtemp(prefix="rollout-demo-")
     if keep:
         os.makedirs(home, mode=0o700, exist_ok=True)

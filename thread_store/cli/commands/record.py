@@ -27,6 +27,7 @@ from rollout.barrier import Receipt
 from rollout.config import RecorderConfig
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.input_lines import InputLines, items_of_json, items_of_text
+from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.progress import InputProgress
 from thread_store.cli.safe_text import safe_line
@@ -64,6 +65,7 @@ def command(context: click.Context, file: str, thread: str | None, text: bool, c
     if thread is not None and cwd is not None:
         raise click.UsageError("--cwd is for a new thread; --thread names an old one", ctx=context)
     terminal = terminal_of(context)
+    attach_log(terminal)
     with StopSignals() as stop, _open_input(file) as descriptor:
         recorder = _open_recorder(terminal, thread, cwd, descriptor)
         if os.isatty(descriptor):
@@ -215,6 +217,9 @@ class _Recording:
             return self._recorder.close()
         except UnwrittenItems as error:
             report_error(self._terminal, error)
+            if error.kept_path is None:
+                lost = f"{error.pending_items:,} items could be kept nowhere and are lost; record them again"
+                self._terminal.warn(lost, code="items_lost", pending_items=error.pending_items)
             return None
         except KeyboardInterrupt:
             health = self._recorder.health

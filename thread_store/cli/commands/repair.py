@@ -9,6 +9,7 @@ import click
 
 from rollout.repair import RepairAction, RepairReport, repair_rollout
 from thread_store.cli.failures import ExitCode
+from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
@@ -37,6 +38,7 @@ def command(context: click.Context, thread: str, yes: bool, dry_run: bool, repla
       rollout repair session.jsonl --replay -y
     """
     terminal = terminal_of(context)
+    attach_log(terminal)
     target = find_target(terminal, thread)
     if target.source == STDIN:
         raise click.UsageError("standard input can't be repaired; give a file")
