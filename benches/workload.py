@@ -72,25 +72,28 @@ def make_line(number: int, item: RolloutItem | None = None) -> Line:
 
 
 def _sample_payloads() -> list[tuple[str, object]]:
-    """One payload of each shape that agents write most, with the keys such records have."""
+    """One payload of each shape that agents write most, with as many keys as such records have."""
     turn, call = "01a2281c-d14a-79e0-a76e-139e47a2d2f2", "call_8f3a2c"
+    arguments = encode({"cmd": "make test", "cwd": "/srv/demo", "env": {"CI": "1"}}).decode()
+    tags = {"turn_id": turn, "sequence": 6, "order": 3, "state": "unused", "note": "n" * 150}
     usage = {"input_tokens": 5906, "cached_input_tokens": 4096, "output_tokens": 77, "total_tokens": 5983}
+    limits = {"primary": None, "secondary": None, "credits": None, "plan_type": None, "limit_id": "default"}
+    info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 258400}
+    origin = {"turn_id": turn, "trigger": "exec", "parent": None, "root": turn, "path": None}
     policy = {"approval_policy": "never", "sandbox_policy": {"type": "read-only"}, "model": "some-model"}
-    arguments = msgspec.json.encode({"cmd": "make test", "cwd": "/srv/demo", "env": {"CI": "1"}}).decode()
+    place = {"turn_id": turn, "root_turn_id": turn, "cwd": "/srv/demo", "roots": ["/srv/demo"]}
+    mode = {"name": "default", "settings": policy}
     return [
         ("response_item", {"type": "message", "role": "assistant", "content": [_text(TEXT_BYTES)]}),
-        ("response_item", {"type": "function_call", "name": "shell", "arguments": arguments, "call_id": call,
-                           "metadata": {"turn_id": turn, "sequence": 6, "order": 3, "state": "unused", "note": "x" * 150}}),
+        (
+            "response_item",
+            {"type": "function_call", "name": "shell", "arguments": arguments, "metadata": tags},
+        ),
         ("response_item", {"type": "function_call_output", "call_id": call, "output": build_text(3, 380)}),
-        ("event_msg", {"type": "token_count", "info": {"total_token_usage": usage, "last_token_usage": usage,
-                       "model_context_window": 258400}, "rate_limits": {"primary": None, "secondary": None,
-                       "credits": None, "plan_type": None, "limit_id": "default", "limit_name": None}}),
-        ("event_msg", {"type": "task_started", "turn_id": turn, "root_turn_id": turn, "started_at": 1795969306,
-                       "attribution": {"turn_id": turn, "trigger": "exec", "parent": None, "root": turn, "path": None},
-                       "model_context_window": 258400, "mode": "default"}),
-        ("turn_context", {"turn_id": turn, "root_turn_id": turn, "cwd": "/srv/demo", "roots": ["/srv/demo"],
-                          "effort": None, "summary": "none", "mode": {"name": "default", "settings": policy}, **policy}),
-    ]  # fmt: skip
+        ("event_msg", {"type": "token_count", "info": info, "rate_limits": limits}),
+        ("event_msg", {"type": "task_started", **place, "started_at": 1795969306, "attribution": origin}),
+        ("turn_context", {**place, **policy, "effort": None, "summary": "none", "mode": mode}),
+    ]
 
 
 def _text(size_bytes: int) -> dict[str, str]:

@@ -31,6 +31,7 @@ __all__ = [
     "encode_value",
     "kind_of",
     "kinds",
+    "to_plain",
 ]
 
 
@@ -187,11 +188,16 @@ def _refuse_deep(payload: bytes, record_type: str | None) -> None:
 
 
 def _refuse_nan(value: Any, record_type: str | None) -> None:
-    if _holds_nan(_to_builtins(value, record_type, _plain_or_raw)):
+    if _holds_nan(to_plain(value, record_type, _plain_or_raw)):
         raise ItemNotEncodable("it holds NaN or Infinity, which JSON has no form for", item_type=record_type)
 
 
-def _to_builtins(value: Any, record_type: str | None, hook: Callable[[object], object]) -> Any:
+def to_plain(value: Any, record_type: str | None, hook: Callable[[object], object] = _plain_value) -> Any:
+    """A value as dicts, lists, texts and numbers, as it will be written.
+
+    Raises:
+        ItemNotEncodable: it holds what JSON has no form for, nests too deep, or holds itself.
+    """
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=hook)
     except RecursionError:
@@ -212,7 +218,7 @@ def _holds_nan(value: Any) -> bool:
 
 def _encode_by_json(value: Any, record_type: str | None = None) -> bytes:
     """The fallback: json writes any integer, and lone surrogates become `\\udXXX` escapes."""
-    plain = _to_builtins(value, record_type, _plain_value)
+    plain = to_plain(value, record_type)
     _refuse_nan(plain, record_type)
     try:
         text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)

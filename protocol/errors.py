@@ -138,7 +138,8 @@ class PendingQueueFull(RolloutError):
     ) -> None:
         because = f" (the writer's last error: {last_error})" if last_error is not None else ""
         super().__init__(
-            f"{pending_bytes:,} bytes wait to become durable in {_text(path)}, the limit is {limit_bytes:,}{because}",
+            f"{pending_bytes:,} bytes wait to become durable in {_text(path)}, "
+            f"the limit is {limit_bytes:,}{because}",
             hint="Await record() to wait for room, or free the disk",
             path=path,
         )

@@ -314,7 +314,9 @@ class AgentReasoningEvent(EventMsg, tag="agent_reasoning"):
 
 
 class TaskStarted(EventMsg, tag="task_started", kw_only=True):
-    """A turn begins."""
+    """A turn begins. A recorder notes its id, for the items that name their turn."""
+
+    needs_binding: ClassVar[bool] = True
 
     turn_id: str
     started_at: int | str | None = None

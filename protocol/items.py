@@ -61,7 +61,8 @@ class RolloutItem(Struct, omit_defaults=True):
     @staticmethod
     def raw(record_type: str, payload: Mapping[str, Any] | bytes | Any) -> RawItem:
         """An item of any type. `payload`: a dict, or JSON already encoded as bytes (validated and
-        compacted when recorded; its numbers keep their text)."""
+        compacted when recorded; its numbers keep their text). A `msgspec.Raw` inside a dict is
+        written as it is and must be JSON."""
         return RawItem(record_type, payload)
 
     def bound(self, thread_id: str, turn_id: str | None) -> RolloutItem:

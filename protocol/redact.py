@@ -4,21 +4,22 @@ Invariant: it never touches ids, hashes, and signed or encrypted blocks, nor the
 vocabularies (`type`, `role`, `status`, …): an item stays the item it was. A block that
 carries a signature stays whole, as any change would void it.
 
-What a tool was given (`arguments`, `input`) is the user's text throughout, names like `id`
-included. A text that is itself a JSON document is redacted inside, so that escapes hide
-nothing, and then as a text.
+What a tool was given (`arguments`, `input`) is the user's text throughout, whatever its names.
+A text that is itself a JSON document is redacted inside, so that escapes hide nothing, and
+then as a text.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
 
 from msgspec import Raw, Struct, structs
 
-from protocol.codec import compact_json, encode_value
+from protocol.codec import compact_json, encode_value, to_plain
 from protocol.errors import ItemNotEncodable
 from protocol.items import RawItem, RolloutItem
 
@@ -29,7 +30,7 @@ Redactor = Callable[[str], str]
 _SIGNATURES = frozenset({"signature", "thoughtSignature", "thinkingSignature", "thought_signature"})
 _SEALED = frozenset({"encrypted_content", "encrypted_function_args", *_SIGNATURES})
 _ID_ENDINGS = ("_id", "_ids", "Id", "Ids", "_uuid", "Uuid")
-_KEPT_NAMES = _SEALED | {"id", "ids", "uuid", "sha1", "sha256", "hash", "digest", "commit"}
+_KEPT_NAMES = frozenset({"id", "ids", "uuid", "sha1", "sha256", "hash", "digest", "commit"})
 _HASH_ENDINGS = ("_sha256", "_sha1", "_hash", "_digest")
 _WORDS = frozenset({"type", "role", "timestamp"})
 # Fields of our classes that hold a word of a closed vocabulary, or what is matched for equality.
@@ -47,6 +48,8 @@ _FIELD_WORDS = _WORDS | {
     "status",
     "x_pad",
 }
+_TOKEN = re.compile(r"\S{1,256}")
+_WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 _NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_.$@-]*")
 _TOOL_INPUT = frozenset({"arguments", "input", "parameters", "args"})
 
@@ -79,34 +82,27 @@ class _Walk:
         return item if changed is value else RawItem(item.record_type, changed)
 
     def struct(self, value: Any) -> Any:
-        if _is_signed(structs.asdict(value)):
-            return value
         changes = {}
         for name, key in zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True):
             old = getattr(value, name)
-            if key not in _FIELD_WORDS and not _is_kept(key, old):
-                new = self.tool_input(old) if key in _TOOL_INPUT else self.value(old)
-                if new is not old:
-                    changes[name] = new
+            if _is_kept(key, old) or (key in _FIELD_WORDS and isinstance(old, str)):
+                continue
+            new = self.tool_input(old) if key in _TOOL_INPUT else self.value(old)
+            if new is not old:
+                changes[name] = new
         return structs.replace(value, **changes) if changes else value
 
     def value(self, value: Any) -> Any:
         """Any value: names of ids, hashes and words are respected."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Struct):
-            return self.struct(value)
         if isinstance(value, dict):
             return value if _is_signed(value) else self._entries(value, self._entry)
-        return self._elements(value, self.value)
+        return self._other(value, self.value)
 
     def tool_input(self, value: Any) -> Any:
-        """What a tool was given: only sealed blocks are respected."""
-        if isinstance(value, str):
-            return self.text(value)
+        """What a tool was given: nothing is respected."""
         if isinstance(value, dict):
-            return value if _is_signed(value) else self._entries(value, self._input_entry)
-        return self._elements(value, self.tool_input)
+            return self._entries(value, self._input_entry)
+        return self._other(value, self.tool_input)
 
     def text(self, text: str) -> str:
         inside = self._inside(text)
@@ -130,13 +126,13 @@ class _Walk:
     def _entry(self, key: str, value: Any) -> tuple[str, Any]:
         if key in _TOOL_INPUT:
             return key, self.tool_input(value)
-        if key in _WORDS or _is_kept(key, value):
+        if _is_kept(key, value) or (key in _WORDS and isinstance(value, str) and _WORD.fullmatch(value)):
             return key, value
         # Names of keys are structure; paths and the like are text.
         return key if _NAME.fullmatch(key) else self.text(key), self.value(value)
 
     def _input_entry(self, key: str, value: Any) -> tuple[str, Any]:
-        return key if key in _SEALED else self.text(key), value if key in _SEALED else self.tool_input(value)
+        return self.text(key), self.tool_input(value)
 
     def _entries(
         self, value: dict[Any, Any], change: Callable[[str, Any], tuple[str, Any]]
@@ -151,16 +147,39 @@ class _Walk:
             changed[key] = new
         return changed if different else value
 
-    def _elements(self, value: Any, change: Callable[[Any], Any]) -> Any:
-        if not isinstance(value, list | tuple):
+    def _other(self, value: Any, change: Callable[[Any], Any]) -> Any:
+        """What is no object: a text, a list, a typed value; anything else as JSON will have it."""
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, int | float):
             return value
-        changed = [change(each) for each in value]
-        return value if all(new is old for new, old in zip(changed, value, strict=True)) else changed
+        if isinstance(value, list | tuple):
+            changed = [change(each) for each in value]
+            return value if all(map(operator.is_, changed, value)) else changed
+        if isinstance(value, Struct):
+            return self.struct(value)
+        if isinstance(value, Raw):
+            return self._raw(value, change)
+        plain = to_plain(value, self._record_type)
+        changed = change(plain)
+        return value if changed is plain else changed
+
+    def _raw(self, raw: Raw, change: Callable[[Any], Any]) -> Any:
+        data = bytes(raw)
+        if not data.lstrip().startswith((b'"', b"{", b"[")):
+            return raw
+        value = _parse_keeping_numbers(data, self._record_type)
+        changed = change(value)
+        return raw if changed is value else changed
 
 
 def _is_kept(key: str, value: Any) -> bool:
+    """Whether a member is an id, a hash or sealed. A name proves little: the value must look so too."""
+    members = value if isinstance(value, list | tuple) else (value,)
+    if key in _SEALED:
+        return all(isinstance(each, str) for each in members)
     named = key in _KEPT_NAMES or key.endswith(_ID_ENDINGS) or key.endswith(_HASH_ENDINGS)
-    return named and not isinstance(value, dict | Struct)
+    return named and all(isinstance(each, str) and _TOKEN.fullmatch(each) for each in members)
 
 
 def _is_signed(value: dict[Any, Any]) -> bool:

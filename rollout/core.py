@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from protocol.codec import encode_item
 from protocol.errors import NotARollout, RolloutExists, RolloutUnreadable, ThreadNotFound
+from protocol.events import TaskStarted
 from protocol.ids import ThreadId
 from protocol.items import RolloutItem, bind
 from protocol.meta import SessionMeta
@@ -35,9 +36,6 @@ from rollout.writer import Writer
 
 __all__ = ["Core", "create_core", "open_core"]
 
-# The types whose turn id later items are bound to.
-_TURN_STARTED = ("task_started", "turn_started")
-
 
 class Core(NamedTuple):
     """One rollout being written."""
@@ -53,9 +51,12 @@ class _Binder:
 
     def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
-        self._turn_id: str | None = None
+        # Codex passes over items without a turn: before the first one begins, the thread's id stands in.
+        self._turn_id = thread_id
 
     def __call__(self, item: RolloutItem) -> RolloutItem:
+        if isinstance(item, TaskStarted):
+            self._turn_id = item.turn_id
         return bind(item, self._thread_id, self._turn_id)
 
 

@@ -1,7 +1,7 @@
 """Rollouts in one JSON document, the oldest format of Codex: `{"session": {…}, "items": […]}`.
 
-Invariant: both readers take a file for one, or not, by the same bytes. Its records have no lines
-of their own: each has the place of the document, and is numbered by its position in it.
+Invariant: both readers take a file for one, or not, by the same bytes. A record's place is that
+of its JSON in the document, which may span lines; its number is its position in it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ __all__ = ["Document", "decode_document", "read_document"]
 
 
 class Document(NamedTuple):
-    """The records of a document, and how many bytes and lines of text it is."""
+    """The records of a document, where it ends, and how many lines of text it is."""
 
     records: list[RolloutRecord]
-    size: int
+    end_offset: int
     lines: int
 
 
 def decode_document(data: bytes, offset: int) -> Document | None:
     """The records of a document that begins at `offset`; None if it isn't one."""
-    from protocol.upcast import upcast_document  # only files of 2025 need it
+    from protocol.document import place_document  # only files of 2025 need it
 
-    lines = upcast_document(data)
-    if lines is None:
+    placed = place_document(data)
+    if placed is None:
         return None
-    records = [RolloutRecord(index, offset, len(data), line) for index, line in enumerate(lines, 1)]
-    return Document(records, len(data), data.count(b"\n") + (not data.endswith(b"\n")))
+    records = [
+        RolloutRecord(index, offset + each.offset, each.size, each.line)
+        for index, each in enumerate(placed, 1)
+    ]
+    return Document(records, offset + len(data), data.count(b"\n") + (not data.endswith(b"\n")))
 
 
 def read_document(stream: RolloutStream, bytes_max: int) -> Document | None:

@@ -109,7 +109,7 @@ def _explain_damage(records: list[RolloutRecord], head: bytes) -> Verdict:
             if shown <= keys:
                 return verdict
     warnings = [each.warning for each in records if each.warning is not None]
-    if len(warnings) == 1 and warnings[0].reason == "torn_tail":
+    if len(warnings) == 1 and warnings[0].reason == "torn_tail" and head.startswith(b"{"):
         return Verdict(
             f"its only line was never finished ({warnings[0].size_bytes:,} bytes)",
             "The process died before its first record was whole; nothing was lost but that line",

@@ -66,13 +66,17 @@ def base_ordinal(line: RolloutLine) -> int:
 class FileNotices:
     """Collects notices while a rollout is read forward."""
 
-    __slots__ = ("_notices", "meta", "next_ordinal")
+    __slots__ = ("_notices", "end_offset", "lines", "meta", "next_ordinal")
 
     def __init__(self) -> None:
         self.next_ordinal = 0
         """One more than the greatest ordinal met."""
         self.meta: RolloutRecord | None = None
         """The first session_meta: it is the thread's own, later ones are copied history."""
+        self.lines = 0
+        """Physical lines, blank ones and an unfinished last one included."""
+        self.end_offset = 0
+        """Where the last line ended, newline included."""
         self._notices: dict[str, FileNotice] = {}
 
     def note(self, code: str, message: str, record: RolloutRecord | None = None) -> None:

@@ -21,7 +21,6 @@ from rollout.document import Document, read_document
 from rollout.head import require_rollout
 from rollout.lines import (
     RECORD_BYTES_MAX,
-    Break,
     LongLine,
     judge_break,
     judge_long_line,
@@ -30,7 +29,7 @@ from rollout.lines import (
 )
 from rollout.notices import META, FileNotice, FileNotices, thread_id_of
 from rollout.record import RolloutRecord
-from rollout.source import RolloutSource, open_source
+from rollout.source import ByteSource, RolloutSource, open_source
 from rollout.stream import RolloutStream
 
 __all__ = ["RolloutReader", "read_rollout", "require_rollout"]
@@ -60,16 +59,12 @@ class RolloutReader:
             self._source, block_bytes=block_bytes, start_offset=start_offset, end_offset=end_offset
         )
         self._notices = FileNotices()
-        self._line_numbers = start_offset == 0
+        # It doesn't refer to this object: who drops the reader drops the descriptor with it.
         self._records: Generator[RolloutRecord] | None = None
-        self.lines = 0
-        """Physical lines, blank ones and an unfinished last one included. Complete at the end."""
-        self.end_offset = start_offset
-        """Where the last line ended, newline included. Complete at the end."""
 
     def __iter__(self) -> Iterator[RolloutRecord]:
         if self._records is None:
-            self._records = self._begin()
+            self._records = _begin(self._source, self._stream, self._notices, self._record_bytes_max)
         return self._records
 
     def __enter__(self) -> Self:
@@ -90,6 +85,16 @@ class RolloutReader:
     def path(self) -> str:
         """The file as it was given, or what the stream is called."""
         return self._source.name
+
+    @property
+    def lines(self) -> int:
+        """Physical lines, blank ones and an unfinished last one included."""
+        return self._notices.lines
+
+    @property
+    def end_offset(self) -> int:
+        """Where the last line ended, newline included."""
+        return self._notices.end_offset
 
     @property
     def head(self) -> bytes:
@@ -128,96 +133,102 @@ class RolloutReader:
         """What is odd about the file as a whole."""
         return self._notices.listed()
 
-    def _begin(self) -> Generator[RolloutRecord]:
-        """Look at the first bytes, which tell how the rest is read."""
-        try:
-            self._stream.begin()
-            document = read_document(self._stream, self._record_bytes_max)
-        except BaseException:
-            self._source.close()
-            raise
-        if self._stream.bom:
-            self._notices.note("bom", "it begins with a byte order mark, which was passed over")
-        return self._read_lines() if document is None else self._read_document(document)
 
-    def _read_document(self, document: Document) -> Generator[RolloutRecord]:
-        self._source.close()
-        self._notices.note("one_document", "it is one JSON document, the oldest format of Codex")
-        for index, record in enumerate(document.records):
-            if record.line is not None and record.line.type == META:
-                self._notices.note_meta(record, record.line, records_before=index)
-            yield record
-        self.lines, self.end_offset = document.lines, self._stream.offset + document.size
+def _begin(
+    source: ByteSource, stream: RolloutStream, notices: FileNotices, record_bytes_max: int
+) -> Generator[RolloutRecord]:
+    """Look at the first bytes, which tell how the rest is read."""
+    try:
+        stream.begin()
+        document = read_document(stream, record_bytes_max)
+    except BaseException:
+        source.close()
+        raise
+    if stream.bom:
+        notices.note("bom", "it begins with a byte order mark, which was passed over")
+    if document is not None:
+        source.close()
+        return _read_document(document, notices)
+    return _read_lines(source, stream, notices, record_bytes_max)
 
-    def _read_lines(self) -> Generator[RolloutRecord]:
-        """The hot loop: what happens for each line is written out here."""
-        notices, numbered = self._notices, self._line_numbers
-        line_no, blanks, good, next_ordinal = 0, 0, False, 0
-        offset = self._stream.offset
-        parts = split_lines(self._stream.blocks, offset, record_bytes_max=self._record_bytes_max)
-        try:
-            for offset, part, terminated in parts:
-                if not isinstance(part, list):
-                    if isinstance(part, LongLine):
-                        line_no += 1
-                        yield self._judge_long(part, line_no, offset, terminated=terminated)
-                        offset += part.size + terminated
-                    else:
-                        yield judge_break(part, offset)
-                    continue
-                if part[0].endswith(b"\r"):
-                    notices.note("crlf", "its lines end with CRLF")
-                record = None
-                for data in part:
+
+def _read_document(document: Document, notices: FileNotices) -> Generator[RolloutRecord]:
+    notices.note("one_document", "it is one JSON document, the oldest format of Codex")
+    for index, record in enumerate(document.records):
+        if record.line is not None and record.line.type == META:
+            notices.note_meta(record, record.line, records_before=index)
+        yield record
+    notices.lines, notices.end_offset = document.lines, document.end_offset
+
+
+def _read_lines(
+    source: ByteSource, stream: RolloutStream, notices: FileNotices, record_bytes_max: int
+) -> Generator[RolloutRecord]:
+    """The hot loop: what happens for each line is written out here."""
+    numbered = stream.from_start
+    line_no, blanks, good, next_ordinal = 0, 0, False, 0
+    offset = stream.offset
+    parts = split_lines(stream.blocks, offset, record_bytes_max=record_bytes_max)
+    try:
+        for offset, part, terminated in parts:
+            if not isinstance(part, list):
+                if isinstance(part, LongLine):
                     line_no += 1
-                    size = len(data)
-                    if not size:
-                        blanks += 1
-                        offset += 1
-                        continue
-                    try:
-                        line = decode_line(data)
-                    except InvalidLine as error:
-                        bad = judge_refused(
-                            error, data, line_no if numbered else None, offset, terminated=terminated
-                        )
-                        offset += size + 1
-                        if bad is None:
-                            blanks += 1
-                        else:
-                            yield bad
-                        continue
-                    record = RolloutRecord(line_no if numbered else None, offset, size, line)
+                    yield judge_long_line(
+                        part,
+                        line_no if numbered else None,
+                        offset,
+                        terminated=terminated,
+                        record_bytes_max=record_bytes_max,
+                    )
+                    offset += part.size + terminated
+                else:
+                    yield judge_break(part, offset)
+                continue
+            if part[0].endswith(b"\r"):
+                notices.note("crlf", "its lines end with CRLF")
+            record = None
+            for data in part:
+                line_no += 1
+                size = len(data)
+                if not size:
+                    blanks += 1
+                    offset += 1
+                    continue
+                try:
+                    line = decode_line(data)
+                except InvalidLine as error:
+                    bad = judge_refused(
+                        error, data, line_no if numbered else None, offset, terminated=terminated
+                    )
                     offset += size + 1
-                    if line.ordinal == next_ordinal:
-                        next_ordinal += 1
-                    elif line.ordinal is not None or next_ordinal:
-                        notices.next_ordinal = next_ordinal
-                        notices.note_ordinal(record, line)
-                        next_ordinal = notices.next_ordinal
-                    if line.type == META:
-                        notices.note_meta(record, line, records_before=line_no - 1 - blanks)
-                    good = True
-                    yield record
-                notices.next_ordinal = next_ordinal
-                if not terminated:
-                    offset -= 1
-                    if record is not None:
-                        notices.note("no_final_newline", "its last line has no newline", record)
-            self.lines, self.end_offset = line_no, offset
-            notices.finish(records=good)
-        finally:
+                    if bad is None:
+                        blanks += 1
+                    else:
+                        yield bad
+                    continue
+                record = RolloutRecord(line_no if numbered else None, offset, size, line)
+                offset += size + 1
+                if line.ordinal == next_ordinal:
+                    next_ordinal += 1
+                elif line.ordinal is not None or next_ordinal:
+                    notices.next_ordinal = next_ordinal
+                    notices.note_ordinal(record, line)
+                    next_ordinal = notices.next_ordinal
+                if line.type == META:
+                    notices.note_meta(record, line, records_before=line_no - 1 - blanks)
+                good = True
+                yield record
             notices.next_ordinal = next_ordinal
-            self._source.close()
-
-    def _judge_long(self, part: LongLine, line_no: int, offset: int, *, terminated: bool) -> RolloutRecord:
-        return judge_long_line(
-            part,
-            line_no if self._line_numbers else None,
-            offset,
-            terminated=terminated,
-            record_bytes_max=self._record_bytes_max,
-        )
+            if not terminated:
+                offset -= 1
+                if record is not None:
+                    notices.note("no_final_newline", "its last line has no newline", record)
+        notices.lines, notices.end_offset = line_no, offset
+        notices.finish(records=good)
+    finally:
+        notices.next_ordinal = next_ordinal
+        source.close()
 
 
 def read_rollout(

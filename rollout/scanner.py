@@ -27,7 +27,7 @@ from rollout.lines import (
     split_lines_backward,
 )
 from rollout.record import RolloutRecord
-from rollout.source import RolloutSource, is_compressed, open_source
+from rollout.source import ByteSource, RolloutSource, is_compressed, open_source
 from rollout.spool import Segment, Spool, spool
 from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document, decoded_blocks
 
@@ -57,11 +57,9 @@ class ReverseJsonlScanner:
         name: str | None = None,
     ) -> None:
         self._source = open_source(source, name=name)
-        self._record_bytes_max = record_bytes_max
-        self._block_bytes = block_bytes
-        self._end_offset = end_offset
-        self._spool: Spool | None = None
-        self._records = self._scan()
+        # The scan doesn't refer to this object: who drops the scanner drops the descriptor with it.
+        scan = _Scan(self._source, record_bytes_max, block_bytes, end_offset)
+        self._records = scan.records()
 
     def __iter__(self) -> Iterator[RolloutRecord]:
         return self._records
@@ -84,7 +82,21 @@ class ReverseJsonlScanner:
         """The file as it was given, or what the stream is called."""
         return self._source.name
 
-    def _scan(self) -> Generator[RolloutRecord]:
+
+class _Scan:
+    """One pass from the end to the start."""
+
+    def __init__(
+        self, source: ByteSource, record_bytes_max: int, block_bytes: int, end_offset: int | None
+    ) -> None:
+        self._source = source
+        self._record_bytes_max = record_bytes_max
+        self._block_bytes = block_bytes
+        self._end_offset = end_offset
+        self._spool: Spool | None = None
+
+    def records(self) -> Generator[RolloutRecord]:
+        """All of them, newest first."""
         try:
             read_at, segments = self._open()
             bom = bool(segments) and segments[0].end >= len(BOM) and read_at(len(BOM), 0) == BOM

@@ -81,6 +81,7 @@ class RolloutStream:
         self, source: ByteSource, *, block_bytes: int, start_offset: int = 0, end_offset: int | None = None
     ) -> None:
         self.offset = start_offset
+        self.from_start = start_offset == 0
         self.bom = False
         self.document = False
         self.head = b""

@@ -126,7 +126,7 @@ def run_demo(
     report = DemoReport(home=os.fspath(home))
     # What the agent says goes to a file: nobody reads a pipe while it is being killed.
     with tempfile.TemporaryFile() as complaints:
-        command = [sys.executable, "-m", "thread_store.demo_agent", report.home]
+        command = [sys.executable, "-P", "-m", "thread_store.demo_agent", report.home]
         agent = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

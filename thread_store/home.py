@@ -8,6 +8,7 @@ in `passed_over`. Nothing is made here either: folders appear with the first rec
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -99,7 +100,7 @@ class Home:
     def _require_listable(self) -> None:
         try:
             if not stat.S_ISDIR(os.stat(self.path).st_mode):
-                raise NotADirectoryError(20, os.strerror(20))
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         except FileNotFoundError:
             return  # an empty home
         except OSError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 
 import pytest
 from hypothesis import example, given, settings
@@ -79,6 +81,25 @@ def test_brackets_in_strings_do_not_nest() -> None:
     text = json.dumps({"a": '\\"[{' * 200, "b": "]}" * 200}).encode()
     assert nesting_depth(text) == 1
     assert accepted(text)
+
+
+def test_used_up_stack_never_makes_a_line_invalid() -> None:
+    """Where the caller's own calls are too deep that is said, and not that the line is bad."""
+    data = b'{"type":"a","payload":[NaN,' + b"[" * 100 + b"]" * 100 + b"]}"
+    outcomes = set()
+
+    def dive(levels: int) -> None:
+        if levels:
+            dive(levels - 1)
+        try:
+            outcomes.add(decode_line(data).type)
+        except RecursionError:
+            outcomes.add("recursion")
+
+    room = sys.getrecursionlimit() - len(inspect.stack(0))
+    dive(room - 60)
+    assert "a" in outcomes
+    assert outcomes <= {"a", "recursion"}
 
 
 def test_depth_hidden_by_a_doubled_key_counts() -> None:

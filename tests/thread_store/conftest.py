@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -113,12 +114,12 @@ def said(role: str, text: str) -> dict[str, Any]:
 
 def encoded(lines: Sequence[Line]) -> bytes:
     """The bytes of a rollout; bytes among the lines stand as they are."""
-    return b"".join(
-        each
-        if isinstance(each, bytes)
-        else json.dumps(each, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
-        for each in lines
-    )
+    return b"".join(each if isinstance(each, bytes) else _encode(each) for each in lines)
+
+
+def _encode(value: dict[str, Any]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text).encode() + b"\n"
 
 
 @pytest.fixture

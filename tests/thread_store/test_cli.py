@@ -330,6 +330,25 @@ def test_closed_stdout_is_no_crash(home: Path, write: Callable[..., Path], tmp_p
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--raw",)])
+def test_full_disk_behind_stdout_is_an_error(
+    home: Path, write: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """What could not be printed is not passed over: exit code 8 and one line."""
+    path = many_lines(write)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "show", str(path), *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(home),
+            timeout=120,
+        )
+    assert done.returncode == ExitCode.SYSTEM
+    assert re.fullmatch(rb"[^\n]*No space left on device[^\n]*\n", done.stderr)
+
+
 def run_on_terminal(arguments: list[str], cwd: Path, environ: dict[str, str]) -> bytes:
     """What the command prints when stdout is a terminal."""
     control, terminal = pty.openpty()

@@ -77,4 +77,4 @@ def test_command_for_a_target_can_be_pasted(
     path = write(meta_line(), path=tmp_path / "it's mine.jsonl")
     command = find_target(terminal, str(path)).command("show", "#3")
     assert command.startswith("rollout show '")
-    assert command.endswith("#3'")
+    assert command.endswith("'#3")

@@ -12,6 +12,9 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (by default `sys.argv`) and return its exit code."""
-    from thread_store.cli.run import run
+    try:
+        from thread_store.cli.run import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # before or after a command could answer it
+        return 130

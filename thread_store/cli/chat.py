@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.timestamps import parse_timestamp
 from rollout.record import LineWarning, RolloutRecord
+from thread_store.cli.reading import find_writer
 from thread_store.cli.safe_text import safe_line, safe_text
 from thread_store.cli.target import Target
 from thread_store.cli.terminal import Terminal
@@ -24,6 +25,7 @@ __all__ = ["ChatView"]
 _ADDRESS_WIDTH = 6
 _SPEAKER_WIDTH = 10
 _FOLD_CHARACTERS_PER_LINE = 250
+_TIME, _DAY, _DAY_AND_TIME = "%H:%M:%S", "%a %Y-%m-%d", "%a %Y-%m-%d %H:%M:%S"
 _LINE_CHARACTERS = 160
 """Arguments and events are one line of at most this many characters."""
 
@@ -51,6 +53,8 @@ class ChatView:
         self._whole = output_lines_max == 0 or target.selects_one
         self._day = ""
         self._last_address = ""
+        self.damaged = 0
+        """Damaged places shown so far; a line that is still being written is none."""
 
     def show_header(self, payload: Any) -> None:
         """One line on whose rollout this is, from its session_meta."""
@@ -64,7 +68,7 @@ class ChatView:
             str(payload.get("id") or "no id"),
             where,
             " ".join(str(payload[key]) for key in ("originator", "cli_version") if payload.get(key)),
-            f"begun {self._format_time(payload.get('timestamp'), day=True)}",
+            f"begun {self._format_time(payload.get('timestamp'), _DAY_AND_TIME) or 'at an unknown time'}",
             f"fork of {forked}" if forked else "",
         ]
         dot = f" {self._terminal.mark('dot')} "
@@ -182,6 +186,10 @@ class ChatView:
 
     def _damage_text(self, warning: LineWarning) -> str:
         after = f" after {self._last_address}" if self._last_address else ""
+        writer = find_writer(self._target) if warning.reason == "torn_tail" else None
+        if writer is not None:
+            return f"{warning.size_bytes:,} bytes{after} are still being written by {safe_line(writer)}"
+        self.damaged += 1
         if warning.reason == "torn_tail":
             what = f"torn tail: {warning.size_bytes:,} bytes{after} are no record"
             return f"{what} ({self._target.command('repair')})"
@@ -210,18 +218,17 @@ class ChatView:
 
     def _show_day(self, entry: TranscriptEntry) -> None:
         line = entry.record.line
-        day = self._format_time(line.timestamp if line else None, day=True)[:-9]
+        day = self._format_time(line.timestamp if line else None, _DAY)
         if day and self._day and day != self._day:
             self._write(self._terminal.style(f"{self._terminal.mark('rule') * 2} {day}", "dim"))
         self._day = day or self._day
 
-    def _format_time(self, stamp: Any, *, day: bool = False) -> str:
+    def _format_time(self, stamp: Any, form: str = _TIME) -> str:
         moment = parse_timestamp(stamp) if isinstance(stamp, str) else None
         if moment is None:
-            return "" if not day else "at an unknown time"
+            return ""
         seconds = moment.timestamp()
-        parts = time.gmtime(seconds) if self._terminal.utc else time.localtime(seconds)
-        return time.strftime("%a %Y-%m-%d %H:%M:%S" if day else "%H:%M:%S", parts)
+        return time.strftime(form, time.gmtime(seconds) if self._terminal.utc else time.localtime(seconds))
 
 
 def _address(entry: TranscriptEntry) -> str:

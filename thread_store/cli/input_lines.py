@@ -50,7 +50,10 @@ class InputLines:
                 yield None
                 if not self._is_readable(None):
                     continue
-            block = os.read(self._descriptor, _BLOCK_BYTES)
+            try:
+                block = os.read(self._descriptor, _BLOCK_BYTES)
+            except BlockingIOError:  # somebody made the pipe non-blocking, and another reader was quicker
+                continue
             if not block:
                 yield from self._end()
                 return

@@ -60,8 +60,8 @@ def _result_object(entry: TranscriptEntry) -> dict[str, Any]:
     }
 
 
-def damage_object(warning: LineWarning, thread: str | None) -> dict[str, Any]:
-    """The members of a damaged place."""
+def damage_object(warning: LineWarning, thread: str | None, writer: str | None) -> dict[str, Any]:
+    """The members of a damaged place. With a live `writer` a torn tail is only a line that isn't finished."""
     return {
         "thread": thread,
         "reason": warning.reason,
@@ -69,4 +69,5 @@ def damage_object(warning: LineWarning, thread: str | None) -> dict[str, Any]:
         "line": warning.line_no,
         "offset": warning.offset_bytes,
         "bytes": warning.size_bytes,
+        "writer": writer,
     }

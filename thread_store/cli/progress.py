@@ -46,7 +46,9 @@ class InputProgress:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        console = Console(file=self._terminal.stderr, no_color=not self._terminal.has_colors)
+        console = Console(
+            file=self._terminal.stderr, color_system="auto" if self._terminal.has_colors else None
+        )
         columns = (DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.fields[lines]}"))
         bar = (BarColumn(),) if self._total_bytes else ()
         # It is redrawn by `update` alone: a thread that draws would meet the notes.

@@ -6,17 +6,19 @@ a stream at its end; what is one is read to its end, however damaged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol.errors import NotARollout
+from rollout.file_lock import find_holder
 from rollout.grammar import explain, is_rollout_line
 from rollout.reader import read_rollout, require_rollout
 from rollout.record import RolloutRecord
 from rollout.scanner import ReverseJsonlScanner
 from thread_store.cli.target import STDIN, Target
 
-__all__ = ["is_meta", "open_records", "read_meta"]
+__all__ = ["find_writer", "is_meta", "open_records", "read_meta"]
 
 _EXPLAINED_MAX = 50
 
@@ -56,6 +58,18 @@ def read_meta(target: Target) -> dict[str, Any] | None:
     meta = require_rollout(target.source).meta
     payload = None if meta is None or meta.line is None else meta.line.payload_object()
     return payload if isinstance(payload, dict) else None
+
+
+def find_writer(target: Target) -> str | None:
+    """Who is writing the rollout just now, as far as that can be told without touching a lock."""
+    if target.source == STDIN:
+        return None
+    descriptor = os.open(target.source, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        holder = find_holder(descriptor)
+    finally:
+        os.close(descriptor)
+    return None if holder.pid is None else str(holder)
 
 
 def is_meta(record: RolloutRecord) -> bool:

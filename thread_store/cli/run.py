@@ -27,10 +27,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run_command(terminal, arguments)
         terminal.stdout.flush()
-        terminal.stderr.flush()
     except BrokenPipeError:
-        _drop_streams()
-        return ExitCode.CLOSED_PIPE
+        code = ExitCode.CLOSED_PIPE
+    except OSError as error:  # a full disk behind `>`, a terminal that hung up
+        code = ExitCode.SYSTEM
+        terminal.stdout = sys.stderr
+        terminal.fail(f"can't print: {describe_os_error(error)}", code="os_error", errno=error.errno)
+    _drop_broken_streams()
     return code
 
 
@@ -81,14 +84,13 @@ def _show_traceback(terminal: Terminal) -> None:
         traceback.print_exc(file=terminal.stderr)
 
 
-def _drop_streams() -> None:
-    """Nobody reads any more: what is still buffered must not raise again at exit."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
+def _drop_broken_streams() -> None:
+    """Where nobody reads any more, what is still buffered must not raise again at exit."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:
-            continue
         try:
-            stream.flush()
-        except BrokenPipeError:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, stream.fileno())
-    os.close(devnull)
+            os.close(devnull)

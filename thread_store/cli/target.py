@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rollout.record import RolloutRecord
+from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
 from thread_store.home import Home, looks_like_path
 from thread_store.transcript import TranscriptEntry
@@ -70,7 +71,7 @@ class Target(NamedTuple):
 
     def command(self, verb: str, address: str = "") -> str:
         """The command line that does something else with it, ready to be pasted."""
-        return f"rollout {verb} {shlex.quote(self.thread + address)}"
+        return safe_line(f"rollout {verb} {shlex.quote(self.thread)}{address}")
 
 
 def find_target(terminal: Terminal, argument: str) -> Target:

@@ -132,8 +132,9 @@ def _writer_marker(payload: Mapping[str, Any]) -> str:
     event = as_text(payload.get("event"))
     if event in ("opened", "closed"):
         return ""
-    reason = as_text(payload.get("reason"))
-    return f"writer: {event}{': ' if reason else ''}{reason}"
+    cut = payload.get("cut_bytes")
+    told = [as_text(payload.get("reason")), f"{as_text(cut)} bytes cut" if cut else ""]
+    return ": ".join(filter(None, ("writer", event, *told)))
 
 
 def _plain_marker(template: str) -> Callable[[Mapping[str, Any]], str]:

@@ -106,7 +106,9 @@ def _print_table(terminal: Terminal, report: CheckReport, findings: list[Finding
         table.add_row(
             Text(_LEVELS[finding.severity], style=style), *(Text(safe_line(cell)) for cell in cells)
         )
-    console = Console(file=terminal.stdout, no_color=not terminal.has_colors, highlight=False)
+    console = Console(
+        file=terminal.stdout, color_system="auto" if terminal.has_colors else None, highlight=False
+    )
     console.print(table)
 
 

@@ -57,7 +57,6 @@ def _print_report(terminal: Terminal, report: RepairReport, size_bytes: int, *, 
         terminal.note(f"nothing to repair in {safe_line(report.path)}")
     else:
         _print_ranges(terminal, report, size_bytes)
-    again = safe_line(again)
     if report.dry_run and report.actions:
         replay = " --replay" if any(each.kind == "replay" for each in report.actions) else ""
         terminal.note(f"nothing was changed. To do it: {again}{replay} -y")

@@ -14,7 +14,7 @@ from thread_store.cli.item_json import damage_object, item_object
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.pager import paged
 from thread_store.cli.raw_view import raw_lines, write_raw
-from thread_store.cli.reading import is_meta, open_records, read_meta
+from thread_store.cli.reading import find_writer, is_meta, open_records, read_meta
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, Target, find_target
 from thread_store.cli.terminal import Terminal
@@ -80,6 +80,8 @@ def command(
         with paged(terminal, enabled=terminal.is_tty and not no_pager) as write:
             chat = ChatView(terminal, target, write=write, output_lines_max=max_output)
             _print_chat(chat, selection, kinds, meta)
+        if chat.damaged:
+            terminal.note(f"{chat.damaged} damaged places. Try: {target.command('check')}")
     return _conclude(terminal, selection)
 
 
@@ -91,7 +93,6 @@ class _Selection:
         self.count = count
         self.newest_first = newest_first
         self.shown = 0
-        self.damaged = 0
 
     def entries(self, kinds: frozenset[FactKind]) -> Iterator[TranscriptEntry]:
         """The entries to show, in the order in which they are shown."""
@@ -102,7 +103,6 @@ class _Selection:
             newest = list(self._until_counted(chosen))
             chosen = iter(newest if self.newest_first else newest[::-1])
         for entry in chosen:
-            self.damaged += entry.kind is None
             self.shown += entry.kind is not None
             yield entry
 
@@ -143,7 +143,9 @@ def _emit_items(
 ) -> None:
     for entry in selection.entries(kinds):
         if entry.record.warning is not None:
-            terminal.emit("damage", **damage_object(entry.record.warning, thread))
+            torn = entry.record.warning.reason == "torn_tail"
+            writer = find_writer(selection.target) if torn else None
+            terminal.emit("damage", **damage_object(entry.record.warning, thread, writer))
         else:
             if thread is None and is_meta(entry.record) and isinstance(entry.facts[0].payload, dict):
                 thread = entry.facts[0].payload.get("id")
@@ -170,9 +172,7 @@ def _conclude(terminal: Terminal, selection: _Selection) -> int:
         terminal.fail(
             f"no item {target.address} in {safe_line(target.thread)}",
             code="item_not_found",
-            hint=f"Try: {safe_line(target.command('show'))}",
+            hint=f"Try: {target.command('show')}",
         )
         return ExitCode.NOT_FOUND
-    if selection.damaged and not terminal.json:
-        terminal.note(f"{selection.damaged} damaged places. Try: {safe_line(target.command('check'))}")
     return ExitCode.DONE

@@ -1,0 +1,1 @@
+def plant_from_environment(): pass

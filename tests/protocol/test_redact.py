@@ -1,0 +1,304 @@
+"""The redactor's hook: no text escapes it, no id, hash or sealed block goes through it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec import Raw
+
+from protocol import (
+    ApprovalItem,
+    CallItem,
+    Compacted,
+    EventMsg,
+    FilesItem,
+    GitInfo,
+    HistoryBase,
+    ItemNotEncodable,
+    ResponseItem,
+    RolloutItem,
+    SessionMeta,
+    TurnItem,
+    WorldState,
+    bind,
+    encode_item,
+    redact_item,
+    tracks,
+)
+from tests.protocol.strategies import values
+
+CANARY = 'sk-CANARY "é\n'
+
+
+def censor(text: str) -> str:
+    return text.replace(CANARY, "[gone]")
+
+
+def scramble(text: str) -> str:
+    return f"<{len(text)}>"
+
+
+def payload_of(item: RolloutItem) -> Any:
+    return json.loads(encode_item(item, timestamp="T"))["payload"]
+
+
+@dataclasses.dataclass
+class Note:
+    """An object of a caller's own, which JSON has a form for."""
+
+    text: str
+
+
+ITEMS: list[RolloutItem] = [
+    ResponseItem.message("user", f"key {CANARY}"),
+    ResponseItem.message("user", [{"type": "other", "deep": [{"text": CANARY, "n": None}]}]),
+    ResponseItem.function_call(name="shell", arguments={"cmd": CANARY, "id": CANARY}, call_id="c"),
+    ResponseItem.function_call_output(call_id="c", output=CANARY),
+    ResponseItem.function_call_output(call_id="c", output={"nested": {CANARY: [CANARY]}}),
+    ResponseItem.function_call_output(call_id="c", output=[{"type": "input_text", "text": CANARY}]),
+    ResponseItem.custom_tool_call(name="n", input=CANARY, call_id="c"),
+    ResponseItem.reasoning([CANARY], encrypted_content="zz"),
+    ResponseItem.local_shell_call(call_id="c", command=["echo", CANARY]),
+    EventMsg.patch_apply_end(
+        call_id="c", status="completed", changes={f"/home/{CANARY}": {"type": "add", "content": CANARY}}
+    ),
+    EventMsg.task_complete("t", last_agent_message=CANARY, error=CANARY),
+    EventMsg.plan_update([(CANARY, "pending")]),
+    EventMsg.item_completed(
+        TurnItem.command_execution(call_id="c", command=[CANARY], cwd="/", output=CANARY)
+    ),
+    EventMsg.item_completed(
+        TurnItem.tool_call(call_id="c", name="n", arguments={"user_id": CANARY, CANARY: 1})
+    ),
+    Compacted(
+        message=CANARY, replacement_history=[ResponseItem.message("user", CANARY), {"content": CANARY}]
+    ),
+    SessionMeta(
+        cwd=f"/srv/{CANARY}", x_task={"prompt": CANARY, "limits": [CANARY]}, source={"custom": CANARY}
+    ),
+    CallItem(call_id="c", state="failed", error=CANARY, note=CANARY),
+    ApprovalItem(approval_id="a", state="declined", reason=CANARY),
+    FilesItem(path=CANARY),
+    RolloutItem.raw("x_note", {"text": CANARY, "input": {"id": CANARY}, "list": (CANARY, [CANARY])}),
+    RolloutItem.raw("x_note", json.dumps({"text": CANARY, "n": 1}).encode()),
+    RolloutItem.raw("x_note", Raw(json.dumps([CANARY, {"a": CANARY}]).encode())),
+    RolloutItem.raw("x_note", CANARY),
+    WorldState(full=True, state={"environment": {"note": CANARY}}),
+    RolloutItem.raw("x_note", {"type": {"text": CANARY}, "role": CANARY, "user_id": CANARY}),
+    RolloutItem.raw("x_note", {"args": {"signature": "x", "text": CANARY, "encrypted_content": CANARY}}),
+    RolloutItem.raw("x_note", {"set": {CANARY}, "object": Note(CANARY), "list": [Note(CANARY)]}),
+    RolloutItem.raw("x_note", {"raw": Raw(json.dumps([CANARY, 1.5]).encode()), "n": Raw(b"1.50")}),
+    *tracks.user_message(CANARY, images=[f"https://x/{CANARY}"]),
+    *tracks.agent_message(CANARY),
+    *tracks.tool_call(call_id="c", name="n", arguments=json.dumps({"token": CANARY, "id": [CANARY]})),
+    *tracks.mcp_result(call_id="c", server="s", tool="t", arguments={"id": CANARY}, output={"a": CANARY}),
+    *tracks.plan_update([(CANARY, "pending")], explanation=CANARY)[:2],
+    RolloutItem.raw("x_note", {"id": {"text": CANARY}, "ids": [{"text": CANARY}]}),
+]
+
+
+@pytest.mark.case("B102")
+@pytest.mark.parametrize("item", ITEMS)
+def test_canary_is_in_no_byte_of_the_record(item: RolloutItem) -> None:
+    """A secret is gone from every text of every kind of item, however deep, escaped or nested."""
+    assert escaped_forms(encode_item(item, timestamp="T"))
+    line = encode_item(redact_item(item, censor), timestamp="T")
+    assert not escaped_forms(line)
+    assert b"[gone]" in line
+
+
+def escaped_forms(line: bytes) -> list[str]:
+    return re.findall("CANARY", line.decode())
+
+
+@pytest.mark.case("B102")
+@pytest.mark.parametrize("item", ITEMS)
+def test_redacted_item_is_of_the_same_class(item: RolloutItem) -> None:
+    """The redactor changes texts, never what an item is; the given item stays as it was."""
+    before = encode_item(item, timestamp="T")
+    changed = redact_item(item, censor)
+    assert type(changed) is type(item)
+    assert changed.record_type == item.record_type
+    assert encode_item(item, timestamp="T") == before
+
+
+@pytest.mark.parametrize("item", ITEMS)
+def test_redactor_that_changes_nothing_gives_the_same_item(item: RolloutItem) -> None:
+    """Without a change there is no copy, and encoded payloads keep their bytes."""
+    assert redact_item(item, lambda text: text) is item
+
+
+ENCRYPTED = "gAAAAABo-signed"
+SIGNED = {"type": "thinking", "thinking": "secret plan", "signature": "c2ln", "nested": {"text": "x"}}
+KEPT: list[tuple[RolloutItem, dict[str, Any]]] = [
+    (
+        ResponseItem.function_call(name="n", arguments="{}", call_id="call_1"),
+        {"type": "function_call", "call_id": "call_1"},
+    ),
+    (
+        ResponseItem.reasoning(["x"], encrypted_content=ENCRYPTED, item_id="rs_1"),
+        {"type": "reasoning", "id": "rs_1", "encrypted_content": ENCRYPTED},
+    ),
+    (
+        ResponseItem.message("assistant", "x", phase="commentary"),
+        {"role": "assistant", "phase": "commentary"},
+    ),
+    (
+        bind(EventMsg.item_completed(TurnItem.agent_message("x", item_id="i1")), "T", "t1"),
+        {"type": "item_completed", "thread_id": "T", "turn_id": "t1"},
+    ),
+    (
+        SessionMeta(
+            id="01960000",
+            cwd="/",
+            timestamp="2026-11-29T10:11:12.345Z",
+            model_provider="openai",
+            forked_from_id="f",
+            git=GitInfo(commit_hash="c0ffee"),
+            history_base=HistoryBase("r", 1, 2, "ab" * 32),
+            x_pad="    ",
+        ),
+        {
+            "id": "01960000",
+            "timestamp": "2026-11-29T10:11:12.345Z",
+            "model_provider": "openai",
+            "forked_from_id": "f",
+            "history_mode": "paginated",
+            "git": {"commit_hash": "c0ffee"},
+            "history_base": {
+                "thread_id": "r",
+                "end_ordinal_exclusive": 1,
+                "end_byte_offset": 2,
+                "x_base_sha256": "ab" * 32,
+            },
+            "x_pad": "    ",
+        },
+    ),
+    (
+        CallItem(
+            call_id="c",
+            turn_id="t",
+            state="started",
+            kind="custom",
+            effect="unsafe",
+            key="m-17",
+            args_sha256="ab",
+        ),
+        {
+            "call_id": "c",
+            "turn_id": "t",
+            "state": "started",
+            "kind": "custom",
+            "effect": "unsafe",
+            "key": "m-17",
+            "args_sha256": "ab",
+        },
+    ),
+    (
+        RolloutItem.raw(
+            "x_import",
+            {
+                "type": "assistant",
+                "id": "m",
+                "uuid": "u",
+                "parentUuid": "p",
+                "sessionId": "s",
+                "sha256": "ab",
+                "call_ids": ["c"],
+            },
+        ),
+        {
+            "type": "assistant",
+            "id": "m",
+            "uuid": "u",
+            "parentUuid": "p",
+            "sessionId": "s",
+            "sha256": "ab",
+            "call_ids": ["c"],
+        },
+    ),
+    (RolloutItem.raw("x_import", {"content": [SIGNED]}), {"content": [SIGNED]}),
+    (
+        RolloutItem.raw("x_import", json.dumps({"content": [SIGNED], "n": "text"}).encode()),
+        {"content": [SIGNED]},
+    ),
+    (RolloutItem.raw("x_import", {"encrypted_content": ENCRYPTED}), {"encrypted_content": ENCRYPTED}),
+]
+
+
+@pytest.mark.case("B103")
+@pytest.mark.case("B47")
+@pytest.mark.parametrize(("item", "kept"), KEPT)
+def test_ids_hashes_and_sealed_blocks_are_kept(item: RolloutItem, kept: dict[str, Any]) -> None:
+    """Even a redactor that changes every text leaves what names, proves or seals."""
+    payload = payload_of(redact_item(item, scramble))
+    assert {key: payload[key] for key in kept} == kept
+
+
+def test_every_text_goes_through_the_redactor() -> None:
+    """What isn't kept is changed, all of it."""
+    item = RolloutItem.raw("x", {"a": "1", "b": ["22", {"c": "333"}], "d": 4, "e": None})
+    assert payload_of(redact_item(item, scramble)) == {
+        "a": "<1>",
+        "b": ["<2>", {"c": "<3>"}],
+        "d": 4,
+        "e": None,
+    }
+
+
+def test_numbers_of_encoded_payloads_keep_their_text() -> None:
+    """Redacting one text of an encoded payload leaves its numbers as they were written."""
+    item = RolloutItem.raw("x", b'{ "n": 1.50, "big": %b, "text": "a", "none": null }' % (b"9" * 5000))
+    line = encode_item(redact_item(item, scramble), timestamp="T")
+    assert line.endswith(b'{"n":1.50,"big":%b,"text":"<1>","none":null}}\n' % (b"9" * 5000))
+
+
+def test_keys_that_become_one_lose_no_value() -> None:
+    """Texts used as keys are redacted too; two that become the same stay two."""
+    item = EventMsg.item_completed(TurnItem.tool_call(call_id="c", name="n", arguments={"ab": 1, "cd": 2}))
+    arguments = payload_of(redact_item(item, scramble))["item"]["arguments"]
+    assert arguments == {"<2>": 1, "<2>'": 2}
+
+
+def test_text_that_is_json_is_redacted_inside_and_outside() -> None:
+    """Escapes inside a JSON text hide nothing, and what is no JSON is simply a text."""
+    escaped = json.dumps({"key": CANARY})
+    item = ResponseItem.function_call_output(call_id="c", output=escaped)
+    assert json.loads(payload_of(redact_item(item, censor))["output"]) == {"key": "[gone]"}
+    for text in ('{"key": oops', "[1, \ud800", "{}"):
+        item = ResponseItem.function_call_output(call_id="c", output=text)
+        assert redact_item(item, censor) is item
+
+
+@pytest.mark.parametrize("gives", [None, 7, b"bytes"])
+def test_redactor_that_gives_no_text_is_an_error(gives: Any) -> None:
+    """A broken redactor must not let anything through."""
+    with pytest.raises(ItemNotEncodable):
+        redact_item(ResponseItem.message("user", "x"), lambda text: gives)
+
+
+def test_error_of_the_redactor_comes_through() -> None:
+    """An exception of the hook is the caller's to see; nothing is recorded."""
+
+    def broken(text: str) -> str:
+        raise LookupError(text)
+
+    with pytest.raises(LookupError):
+        redact_item(ResponseItem.message("user", "x"), broken)
+
+
+@given(values)
+def test_any_value_can_be_redacted(value: Any) -> None:
+    """Whatever a payload holds, its redacted form can be written and holds no other structure."""
+    item = RolloutItem.raw("x", {"v": value, "text": "canary"})
+    changed = redact_item(item, lambda text: text.replace("canary", "gone"))
+    assert payload_of(changed)["text"] == "gone"
+    encoded = RolloutItem.raw("x", encode_item(item, timestamp="T"))
+    assert b"canary" not in encode_item(
+        redact_item(encoded, lambda text: text.replace("canary", "gone")), timestamp="T"
+    )
