@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
 
 import msgspec
 
@@ -12,13 +11,15 @@ from benches.measure import Case, per_item, run_rounds
 from benches.report import Row, bound_row, note_row, speed_rows
 from benches.workload import SAMPLE_LINES, STAMP, build_item, encode, make_line
 from protocol import decode_line
-from protocol.codec import encode_item, encode_payload, kind_of
+from protocol.codec import encode_item
+from rollout import RecorderConfig
+from rollout.pending import Pending
 
 __all__ = ["codec_rows"]
 
 MSGSPEC = "msgspec, the whole line as a Struct"
 WHOLE_LINE = "encode_item, one line as bytes"
-INTO_BUFFER = "encode_payload with its envelope, into a buffer"
+QUEUE = "the pending queue of a recorder"
 ORJSON = "orjson.loads"
 DECODE_LINE = "decode_line"
 ENVELOPE = "msgspec, the bare envelope"
@@ -44,7 +45,7 @@ async def _encoding(rounds: int, items: int) -> list[Row]:
     cases = [
         _case(MSGSPEC, lambda: encode(line), items),
         _case(WHOLE_LINE, lambda: encode_item(item, timestamp=STAMP, ordinal=7), items),
-        Case(INTO_BUFFER, _into_buffer(items)),
+        _queue_case(items),
     ]
     samples = await run_rounds(cases, rounds)
     return [
@@ -52,31 +53,31 @@ async def _encoding(rounds: int, items: int) -> list[Row]:
         bound_row(
             "cost of encode_item / cost of msgspec", samples.ratio([WHOLE_LINE], [MSGSPEC]), at_most=1.5
         ),
-        bound_row(
-            "cost into a buffer / cost of msgspec", samples.ratio([INTO_BUFFER], [MSGSPEC]), at_most=1.5
-        ),
+        bound_row("cost of the queue / cost of msgspec", samples.ratio([QUEUE], [MSGSPEC]), at_most=1.5),
     ]
 
 
-def _into_buffer(items: int) -> Callable[[], Any]:
-    """As the recorder does it: no object per line."""
+def _queue_case(items: int) -> Case:
+    """What the producer pays: encoded, stamped and numbered under the lock; nothing is written."""
     item = build_item(7)
-    stamp = b'{"timestamp":"' + STAMP.encode()
+
+    def fill() -> None:
+        queue = Pending(
+            path="", config=RecorderConfig(), header=b"", opening=lambda at_ms: b"", next_ordinal=1
+        )
+        queue.wake = lambda now: _empty(queue)
+        for _ in range(items):
+            queue.append(item)
 
     async def run() -> float:
         return per_item(fill, items)
 
-    def fill() -> None:
-        buffer = bytearray()
-        for number in range(items):
-            kind = kind_of(item)
-            buffer += b'%b","ordinal":%d%b' % (stamp, number, kind.envelope)
-            encode_payload(item, buffer, kind)
-            buffer += b"}\n"
-            if len(buffer) > 1 << 20:
-                buffer = bytearray()
+    return Case(QUEUE, run)
 
-    return run
+
+def _empty(queue: Pending) -> None:
+    queue.take()
+    queue.note_durable(queue.accepted_bytes)
 
 
 async def _decoding(rounds: int, items: int) -> list[Row]:

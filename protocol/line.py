@@ -80,11 +80,14 @@ def decode_line(data: bytes) -> RolloutLine:
     if not data.isascii():
         require_utf8(data)
     # Nesting too deep takes as many closing brackets, all of them from the first one on.
-    first, other = data.find(b"}"), data.find(b"]")
+    size, first, other = len(data), data.find(b"}"), data.find(b"]")
     if -1 < other < first:
         first = other
-    if len(data) - first > NESTING_MAX < data.count(b"}", first) + data.count(b"]", first):
-        require_shallow(data)
+    if size - first > NESTING_MAX:
+        arrays = data.count(b"]", first)
+        # An object takes five bytes a level, so that in a short line there can't be too many.
+        if arrays + size // 5 >= NESTING_MAX and arrays + data.count(b"}", first) > NESTING_MAX:
+            require_shallow(data)
     line.source = data
     if line.payload is _NO_PAYLOAD or line.type is None:
         return upcast_line(line, data)

@@ -120,7 +120,9 @@ def _not_json(data: bytes, text: str, error: json.JSONDecodeError) -> NoReturn:
         raise InvalidLine(
             "nul_bytes", f"it holds NUL bytes from byte {data.index(0)}", offset_bytes=data.index(0)
         )
-    raise InvalidLine("not_json", f"it is not JSON: {error.msg} at byte {offset}", offset_bytes=offset)
+    raise InvalidLine(
+        "not_json", f"it is not JSON: {error.msg.removesuffix(' at')} at byte {offset}", offset_bytes=offset
+    )
 
 
 def _json_name(value: object) -> str:

@@ -50,7 +50,12 @@ class Severity(enum.StrEnum):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong. `code` is of a closed set (FORMAT.md, Checking); `fix` is a command."""
+    """One thing that is wrong; `fix` is the command that mends it.
+
+    `code` is a reason of a `LineWarning`, a code of a `FileNotice`, or one of `in_flight`, `gap`,
+    `no_timestamp`, `old_format`, `meta_incomplete`, `history_mode_unknown`, `id_not_in_name`,
+    `not_a_rollout`, `kept_torn`, `kept_unwritten`, `kept_damaged`.
+    """
 
     code: str
     severity: Severity
@@ -189,7 +194,7 @@ class _Check:
 
     def finish(self) -> None:
         report, reader = self.report, self._reader
-        report.thread_id = reader.thread_id
+        report.thread_id = None if reader.thread_id is None else str(reader.thread_id)
         report.lines = reader.lines
         report.size_bytes = reader.end_offset
         report.max_ordinal = reader.max_ordinal

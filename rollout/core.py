@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.codec import encode_item
-from protocol.errors import NotARollout, RolloutExists, RolloutUnreadable, ThreadNotFound
+from protocol.errors import NotARollout, RolloutError, RolloutExists, RolloutUnreadable, ThreadNotFound
 from protocol.events import TaskStarted
 from protocol.ids import ThreadId
 from protocol.items import RolloutItem, bind
@@ -146,8 +146,10 @@ def open_core(
             path, first_line=found.first_line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence
         )
         sink.take(descriptor, torn_from=found.torn_from)
-    except BaseException:
+    except BaseException as error:
         calls.close(descriptor)
+        if isinstance(error, OSError) and not isinstance(error, RolloutError):
+            raise RolloutUnreadable(path=path, cause=error) from error
         raise
     return _assemble(
         path,
@@ -196,9 +198,9 @@ def _assemble(
     cut_bytes: int,
     stamp_ms: int,
 ) -> Core:
-    def opening() -> bytes:
+    def opening(at_ms: int) -> bytes:
         note = _writer_note("opened", epoch, cut_bytes=cut_bytes)
-        return encode_item(note, timestamp=format_timestamp(max(now_ms(), stamp_ms)))
+        return encode_item(note, timestamp=format_timestamp(at_ms))
 
     def keep(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
         return _keep(path, thread_id, lines, offset_bytes, items)

@@ -243,6 +243,7 @@ class FileSink:
             return
         if self._torn_from is not None:
             self._set_torn_tail_aside(self._torn_from)
+            backlog.durable_offset = self.end_bytes  # what we cut ourselves is no gap
         self._file.find_again(first_line=self._first_line, durable_offset=backlog.durable_offset)
         size = self._file.size()
         if size < backlog.durable_offset:

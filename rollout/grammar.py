@@ -75,6 +75,9 @@ def explain(records: Iterable[RolloutRecord], head: bytes) -> Verdict:
     values = [value for each in records if each.line and isinstance(value := _value(each.line), dict)]
     if values:
         return _explain_values(values)
+    broken = [each.warning for each in records if each.warning and not each.size]
+    if broken:
+        return Verdict(f"nothing of it can be read: {broken[0].message}")
     if not head:
         return Verdict("it is empty")
     if not head.strip(b"\0"):

@@ -134,9 +134,12 @@ def _one_by_one(
             yield offset, line, True
             offset += line.size + 1
             continue
-        too_long = len(line) > record_bytes_max
-        yield offset, LongLine(len(line), not line.strip(b"\0")) if too_long else [line], True
+        yield offset, [line] if len(line) <= record_bytes_max else _measure(line), True
         offset += len(line) + 1
+
+
+def _measure(line: bytes) -> LongLine:
+    return LongLine(len(line), not line.strip(b"\0"))
 
 
 def _unfinished(offset: int, under_way: _LineUnderWay) -> Iterator[tuple[int, Part, bool]]:
@@ -167,20 +170,25 @@ def split_lines_backward(
             missing_from = position - size + len(block)
             yield (
                 missing_from,
-                Break("shrunk", f"the file was cut to {missing_from:,} bytes while it was read"),
+                Break(
+                    "shrunk",
+                    f"the file was cut while it was read: it ends at byte {missing_from:,} or before",
+                ),
                 True,
             )
             return
         at = position
         position -= size
-        pieces, rest = cut_lines(block)
-        while pieces:
+        lines, rest = cut_lines(block)
+        if lines:
             at -= len(rest)
             under_way.add(rest)
             yield at, under_way.finish(backward=True), terminated
             terminated = True
-            at -= 1
-            rest = pieces.pop()
+            for line in lines[:0:-1]:
+                at -= len(line) + 1
+                yield at, line if len(line) <= record_bytes_max else _measure(line), True
+            rest = lines[0]
         under_way.add(rest)
     yield start, under_way.finish(backward=True), terminated
 

@@ -114,11 +114,16 @@ class LiveFile:
             missing.append(folder)
             folder = os.path.dirname(folder)
         for each in reversed(missing):
+            # Noted before: it may be made and yet be reported as failed, or by somebody who syncs it later.
+            self._note_unsynced(os.path.dirname(each))
             try:
                 self._calls.make_folder(each)
             except FileExistsError:
                 continue  # another process was quicker
-            self.unsynced_folders.append(os.path.dirname(each))
+
+    def _note_unsynced(self, folder: str) -> None:
+        if folder not in self.unsynced_folders:
+            self.unsynced_folders.append(folder)
 
     def close(self) -> None:
         """Let go of the inode and of the lock."""

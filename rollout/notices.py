@@ -24,8 +24,11 @@ META = "session_meta"
 
 
 class FileNotice(Struct, frozen=True, gc=False):
-    """One oddity. `code` is of a closed set (FORMAT.md, Reading); place and message are those of its
-    first occurrence, `count` says how often it was met."""
+    """One oddity; place and message are those of its first occurrence, `count` says how often it was met.
+
+    `code` is one of `bom`, `crlf`, `no_final_newline`, `one_document`, `ordinal_absent`, `ordinal_gap`,
+    `ordinal_repeated`, `ordinal_step_back`, `meta_absent`, `meta_late`, `meta_repeated`, `id_not_uuid`.
+    """
 
     code: str
     message: str
@@ -57,7 +60,7 @@ def thread_id_of(line: RolloutLine) -> str | None:
 
 
 def base_ordinal(line: RolloutLine) -> int:
-    """Where the numbering of a rollout begins that goes on from a base (FORMAT.md, Forks)."""
+    """Where the numbering of a rollout begins that goes on from a base (its `history_base`)."""
     base = _meta_value(line, "history_base")
     end = base.get("end_ordinal_exclusive") if isinstance(base, dict) else None
     return end if isinstance(end, int) and end > 0 else 0

@@ -8,8 +8,12 @@ Theory of operation. Lines are encoded straight into one growing bytearray: no o
 line and no join. The writer swaps the buffer for an empty one. `append` has an express way
 for the usual call (one item, of a class that needs nothing special, nobody to wake); every
 question that may stop it is folded into `_calm` and `_mark`, and all else goes the long way,
-which writes the same bytes. A signal handler or a finalizer may call `append` while the same
-thread is inside it: such items are encoded apart and join the queue when the outer call ends.
+which writes the same bytes.
+
+A signal handler or a finalizer may call `append` while the same thread is in here, between any
+two instructions: such items are encoded apart and join the queue when the outer call ends
+(`_calm` is None meanwhile). It may also raise (Ctrl-C), which it can do after any call: so what
+belongs together is changed without a call in between.
 """
 
 from __future__ import annotations
@@ -83,7 +87,6 @@ class Pending:
         "_heads",
         "_hurried",
         "_idle",
-        "_inside",
         "_levels",
         "_limit",
         "_lock",
@@ -114,7 +117,7 @@ class Pending:
         path: str,
         config: RecorderConfig,
         header: bytes,
-        opening: Callable[[], bytes],
+        opening: Callable[[int], bytes],
         next_ordinal: int | None,
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
         stamp_ms: int = 0,
@@ -123,7 +126,7 @@ class Pending:
         Args:
             header: what must stand before the first record: the meta line of a new file, the newline
                 that the last line of an old one lacks, or nothing.
-            opening: makes the `x_writer opened` line that goes with the first record.
+            opening: makes the `x_writer opened` line that goes with the first record, from its time (ms).
             next_ordinal: None in a legacy rollout that numbers nothing.
             bind: fills in thread and turn where a class of items needs it.
             stamp_ms: timestamps never lie before it.
@@ -133,7 +136,7 @@ class Pending:
         self._record_bytes_max = config.record_bytes_max
         self._chunk_bytes = config.chunk_bytes
         self._header = header
-        self._opening: Callable[[], bytes] | None = opening
+        self._opening: Callable[[int], bytes] | None = opening
         self._bind = bind
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
@@ -145,10 +148,10 @@ class Pending:
         self._lock = threading.RLock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._refusal: Callable[[], RolloutError] | None = None
-        self._inside = False
         self._reentered: deque[RawItem] = deque()
-        self._calm = False
-        """The express way is open: begun, not refused, nobody inside, the writer knows of pending items."""
+        self._calm: bool | None = False
+        """The express way is open: begun, not refused, the writer knows of pending items. None: somebody
+        is inside."""
         self._mark = 0
         """A buffer that reached this size goes the long way: chunk full, queue full, or items to join."""
 
@@ -207,65 +210,73 @@ class Pending:
             ItemNotEncodable, RecordTooLarge: one of the items is unfit.
             PendingQueueFull: no room; wait, or free the disk.
         """
-        self._acquire()
+        # As `with self._lock` would do, at two thirds of its cost.
         try:
-            if self._calm and len(items) == 1 and time() < self._stamp_ends:
-                item = items[0]
-                head = self._heads.get(item.__class__)
-                if head is not None:
-                    self._calm = False
-                    buffer = self._buffer
+            self._acquire()
+            if self._calm and len(items) == 1:
+                item, start = items[0], _NO_LIMIT
+                self._calm = None
+                buffer, ordinal = self._buffer, self._next_ordinal
+                try:
                     start = len(buffer)
-                    try:
-                        buffer += head % self._next_ordinal
+                    head = self._heads.get(item.__class__) if time() < self._stamp_ends else None
+                    if head is not None:
+                        buffer += head % ordinal
                         encode_into(item, buffer, -1)
                         buffer += b"}\n"
                         if len(buffer) < self._mark:
-                            self._next_ordinal += 1  # type: ignore[operator]  # heads are numbered
+                            self._next_ordinal = ordinal + 1  # type: ignore[operator]  # heads are numbered
                             self._calm = True
                             return
-                    except _REFUSALS:
-                        pass  # the long way says what is wrong with it
-                    except BaseException:
-                        del buffer[start:]
-                        self._calm = True
-                        raise
+                except _REFUSALS:
+                    pass  # the long way says what is wrong with it
+                except BaseException:
                     del buffer[start:]
                     self._calm = True
-            wake = self._append_any(_flatten(items))
+                    raise
+                del buffer[start:]
+                self._calm = True
+            self._append_any(_flatten(items))
         finally:
-            self._release()
-        if wake is not None:
-            self.wake(wake)
+            try:
+                self._release()
+            except RuntimeError:
+                pass  # interrupted while it waited for the lock: nothing to let go of
 
-    def _append_any(self, items: list[RolloutItem], *, forced: bool = False) -> bool | None:
-        """The long way. Returns how to wake the writer, None for not at all."""
-        if self._refusal is not None and not forced:
+    def _append_any(self, items: list[RolloutItem], *, note: bool = False) -> None:
+        """The long way. `note`: an item of the recorder itself."""
+        if self._refusal is not None and not note:
             raise self._refusal()
-        if self._inside or not (self._calm or self._idle or self._opening is not None):
+        if self._calm is None:
             self._stash(items)
-            return None
-        self._inside, self._calm = True, False
+            return
+        self._calm = None
         try:
-            urgency = self._accept(items, forced=forced)
+            if items:
+                self._wake_writer(self._accept(items, forced=note, count=0 if note else len(items)))
             while self._reentered:
-                urgency = self._accept([self._reentered.popleft()], forced=True) or urgency
-            return self._seal_and_wake(urgency)
+                self._wake_writer(self._accept([self._reentered.popleft()], forced=True, count=1))
         finally:
-            self._inside = False
+            self._calm = False
             self._find_calm()
 
+    def _join_reentered(self) -> None:
+        """Let in what was left by calls that came between."""
+        self._append_any([], note=True)
+
     def _find_calm(self) -> None:
-        self._calm = self._opening is None and self._refusal is None and not self._idle
         full = self._limit - self._buffer_start + 1
         chunk = self._chunk_bytes * (_CHUNK_GROWTH_MAX if self._hurried else 1)
-        self._mark = min(full, chunk, self._record_bytes_max)
+        self._mark = 0 if self._reentered else min(full, chunk, self._record_bytes_max)
+        self._calm = self._opening is None and self._refusal is None and not self._idle
 
-    def _accept(self, items: Sequence[RolloutItem], *, forced: bool = False) -> Durability | None:
-        """Append the lines of one fact, or nothing. `forced`: even when the queue is full."""
+    def _accept(self, items: Sequence[RolloutItem], *, forced: bool, count: int) -> Durability | None:
+        """Append the lines of one fact, or nothing. `forced`: even when the queue is full; `count`: how
+        many of the items are callers'."""
         limit = _NO_LIMIT if forced else self._limit
-        if self.accepted_bytes >= limit:
-            raise self._full()
+        before = self.accepted_bytes
+        if before >= limit:
+            raise self._full(before)
         if time() >= self._stamp_ends:
             self._renew_stamp()
         buffer = self._buffer
@@ -273,7 +284,7 @@ class Pending:
         ordinal, urgency = self._next_ordinal, None
         try:
             if self._opening is not None:
-                buffer += self._header + self._opening()
+                buffer += self._header + self._opening(self._stamp_ms)
                 line_start = len(buffer)
             for item in items:
                 plan = self._plans.get(item.__class__) or self._plan(item)
@@ -287,16 +298,16 @@ class Pending:
                 if plan.level is not None and urgency is not Durability.SYNC:
                     urgency = plan.level
             # One fact larger than the whole queue is taken when nothing else waits.
-            if self.accepted_bytes > limit and self._buffer_start + start > self._durable:
-                raise self._full()
+            if self.accepted_bytes > limit and before > self._durable:
+                raise self._full(before)
         except BaseException:
             del buffer[start:]
             raise
-        self._slow_items += len(items) - ((ordinal or 0) - (self._next_ordinal or 0))
+        self._slow_items += count - ((ordinal or 0) - (self._next_ordinal or 0))
         self._next_ordinal = ordinal
         self._header, self._opening = b"", None
         if urgency is Durability.SYNC:
-            self.sync_wanted = self.accepted_bytes
+            self.sync_wanted = self._buffer_start + line_start
         return urgency
 
     def _append_line(self, item: RolloutItem, plan: _Plan, buffer: bytearray, ordinal: int | None) -> None:
@@ -335,20 +346,21 @@ class Pending:
                 self._heads[cls] = self._stamp + b"%d" + self._express[cls]
         return plan
 
-    def _seal_and_wake(self, urgency: Durability | None) -> bool | None:
+    def _wake_writer(self, urgency: Durability | None) -> None:
+        """Tell the writer of what was accepted; first tell, then remember it."""
         size = len(self._buffer)
         if size >= self._chunk_bytes * _CHUNK_GROWTH_MAX:
             self._seal()
         if (urgency is not None or size >= self._chunk_bytes) and not self._hurried:
+            self.wake(True)
             self._hurried, self._idle = True, False
-            return True
-        if self._idle:
+        elif self._idle:
+            self.wake(False)
             self._idle = False
-            return False
-        return None
 
     def _stash(self, items: list[RolloutItem]) -> None:
-        """Called from inside `append` by a signal handler or finalizer: validate now, join later."""
+        """Called from inside by a signal handler or finalizer: validate all now, join later."""
+        stashed = []
         for item in items:
             kind = kind_of(item)
             if kind.binds and self._bind is not None:
@@ -357,31 +369,35 @@ class Pending:
             encode_payload(item, payload, kind)
             if len(payload) + _ENVELOPE_BYTES_MAX > self._record_bytes_max:
                 raise self._too_large(item, len(payload))
-            self._reentered.append(RawItem(kind.record_type, bytes(payload)))
+            stashed.append(RawItem(kind.record_type, bytes(payload)))
+        self._reentered.extend(stashed)
         self._mark = 0
 
     def append_note(self, item: RolloutItem) -> None:
         """Add a record of the recorder itself (not counted as an item), even when full or refused."""
         with self._lock:
-            self._append_any([item], forced=True)
-            self._slow_items -= 1
+            self._append_any([item], note=True)
 
     def append_header(self) -> None:
         """Accept the meta line alone, so that the file appears without an item (`persist`)."""
         with self._lock:
-            if self._header and self._refusal is None:
+            if self._header and self._refusal is None and self._calm is not None:
+                self._calm = None
                 self._buffer += self._header
-                self._header = b""
+                self._header, self._calm = b"", False
+                self._join_reentered()
 
     def refuse(self, make_error: Callable[[], RolloutError]) -> None:
         """From now on `append` raises what `make_error` makes. What was accepted stays."""
         with self._lock:
             self._refusal = self._refusal or make_error
-            self._find_calm()
+            self._mark = 0
+            if self._calm:
+                self._calm = False
 
-    def _full(self) -> PendingQueueFull:
+    def _full(self, accepted_bytes: int) -> PendingQueueFull:
         return PendingQueueFull(
-            pending_bytes=self.accepted_bytes - self._durable,
+            pending_bytes=accepted_bytes - self._durable,
             limit_bytes=self._pending_bytes_max,
             path=self._path,
             last_error=self.last_error,
@@ -409,26 +425,32 @@ class Pending:
     def take(self) -> Iterable[Chunk]:
         """Everything accepted so far, as sealed chunks."""
         with self._lock:
-            if self._buffer:
-                self._seal()
-            sealed, self._sealed = self._sealed, []
-            self._hurried = False
-            self._find_calm()
+            self._join_reentered()
+            self._calm = None
+            try:
+                if self._buffer:
+                    self._seal()
+                sealed, self._sealed = self._sealed, []
+                self._hurried = False
+            finally:
+                self._calm = False
+                self._find_calm()
             return sealed
 
     def _seal(self) -> None:
         items = self.accepted_items - self._sealed_items
-        self._sealed.append(Chunk(self._buffer, start=self._buffer_start, items=items))
-        self._buffer_start += len(self._buffer)
+        sealed = [*self._sealed, Chunk(self._buffer, start=self._buffer_start, items=items)]
+        fresh, end = bytearray(), self.accepted_bytes
+        self._sealed, self._buffer, self._buffer_start = sealed, fresh, end
         self._sealed_items += items
-        self._buffer = bytearray()
 
     def note_durable(self, stream: int) -> None:
         """Room again: everything up to `stream` is durable."""
         with self._lock:
             self._durable = stream
             self._limit = stream + self._pending_bytes_max
-            self._find_calm()
+            if self._calm:
+                self._find_calm()
 
     def rest(self) -> bool:
         """The writer goes idle. False if something came in meanwhile: look again."""
@@ -437,18 +459,22 @@ class Pending:
                 return False
             self._idle, self._hurried = True, False
             self._find_calm()
-            return True
+            return not (self._buffer or self._sealed or self._reentered)
 
     def position(self) -> tuple[int, int]:
         """Bytes and items accepted so far: what a barrier waits for."""
         with self._lock:
-            return self.accepted_bytes, self.accepted_items
+            if self._reentered:
+                self._join_reentered()
+            items = self.accepted_items  # first, so that the bytes hold them whatever comes between
+            return self.accepted_bytes, items
 
     def reset_after_fork(self, refusal: Callable[[], RolloutError]) -> None:
         """In a forked child: nothing is pending, and the lock may be held by a thread that isn't here."""
         self._lock = threading.RLock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
         self._refusal = refusal
-        self._inside = self._calm = False
+        self._calm = False
+        self._reentered.clear()
         self._buffer = bytearray()
         self._sealed = []

@@ -15,7 +15,8 @@ __all__ = ["LineWarning", "RolloutRecord"]
 
 class LineWarning(Struct, frozen=True):
     """Why a line was passed over. `reason` is a code of a closed set (FORMAT.md, Reading):
-    `not_utf8`, `nul_bytes`, `bom`, `too_deep`, `not_json`, `not_an_object`, `too_long`, `torn_tail`.
+    `not_utf8`, `nul_bytes`, `bom`, `too_deep`, `not_json`, `not_an_object`, `too_long`, `torn_tail`; and where
+    bytes are missing between lines `damaged_frame` (in a `.zst`) and `shrunk` (cut while it was scanned).
     """
 
     reason: str

@@ -80,7 +80,7 @@ def repair_rollout(
 
     A dry run changes nothing and takes no lock. On return of any other the mended file is on stable
     storage. `holds_thread_lock`: the caller holds the lock of the thread already. `spill_folders`: where
-    else unwritten items may be, by default among the system's temporary files. FORMAT.md, Repair.
+    else unwritten items may be, by default among the system's temporary files. FORMAT.md, Opening and Kept files.
 
     Raises:
         ThreadNotFound, NotARollout, RolloutUnreadable: there is nothing that could be mended; a
@@ -138,7 +138,7 @@ class _Repair:
                 raise
             self._headless = True
         else:
-            self._report.thread_id = head.thread_id
+            self._report.thread_id = None if head.thread_id is None else str(head.thread_id)
 
     def mend_tail(self) -> None:
         """See to it that the file ends with a newline."""
@@ -230,7 +230,7 @@ def _pieces(lines: list[bytes]) -> Iterator[bytes]:
 
 
 def _repaired_line(cut_bytes: int, kept_name: str) -> bytes:
-    """A trace that something was cut here: what it was may matter to a resume (FORMAT.md, Own records)."""
+    """A trace that something was cut here: what it was may matter to a resume (FORMAT.md, Own types)."""
     at_ms = now_ms()
     payload = {
         "event": "repaired",

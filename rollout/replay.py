@@ -39,7 +39,8 @@ class Missing(NamedTuple):
 
 def find_missing(unwritten: Unwritten, source: int, *, size: int, record_bytes_max: int) -> Missing:
     """Compare with the rollout behind the descriptor `source`: O(what it holds from the offset on)."""
-    lines = [line for line in unwritten.lines if _kind(line) != _DERIVED]
+    # A blank line is the newline that the file lacked; the repair has added it.
+    lines = [line for line in unwritten.lines if line != b"\n" and _kind(line) != _DERIVED]
     wanted = Counter(_fingerprint(line) for line in lines)
     start = min(unwritten.header.offset_bytes, size)
     there: Counter[bytes] = Counter()
@@ -82,7 +83,11 @@ def _line_fingerprint(line: RolloutLine) -> bytes:
 def number_lines(lines: Iterable[bytes], next_ordinal: int) -> Iterator[bytes]:
     """The lines, each with an ordinal of at least `next_ordinal` and rising, where it has one."""
     for data in lines:
-        line = decode_line(data)
+        try:
+            line = decode_line(data)
+        except InvalidLine:  # it was set aside like that: it goes in like that
+            yield data
+            continue
         if line.ordinal is not None:
             if line.ordinal < next_ordinal:
                 yield _renumber(data, line, next_ordinal)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -48,6 +49,7 @@ class Service:
         self._exiting = False
         self._thread = threading.Thread(target=anyio.run, args=(self._serve,), name=name, daemon=True)
         self.loop: asyncio.AbstractEventLoop
+        self._context: contextvars.Context
         self._tasks: anyio.abc.TaskGroup
 
     def start(self) -> Service:
@@ -59,13 +61,16 @@ class Service:
     async def _serve(self) -> None:
         async with anyio.create_task_group() as tasks:
             self.loop = asyncio.get_running_loop()
+            # Callbacks run in this context, not in their callers': anyio (where sniffio is installed)
+            # knows by it which loop it is on, and a caller's context variables are not kept alive.
+            self._context = contextvars.copy_context()
             self._tasks = tasks
             self._started.set()
             await anyio.sleep_forever()
 
     def call(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the service loop soon; from any thread, also from a finalizer."""
-        self.loop.call_soon_threadsafe(callback, *args)
+        self.loop.call_soon_threadsafe(callback, *args, context=self._context)
 
     def adopt(self, writer: Served) -> None:
         """Give a writer its task."""

@@ -1,7 +1,7 @@
 """The lock of a thread in a home, as one of its rollouts sees it: asked and held, never made or removed.
 
 Invariant: whoever writes a thread of a home, Codex included, holds a flock on
-`<home>/thread-writer-locks/<thread id>.lock` (FORMAT.md, Locks). What changes a rollout without
+`<home>/thread-writer-locks/<thread id>.lock`. What changes a rollout without
 being its writer must find that lock free, and keeps it while it works. Making and removing the
 lock files is the store's.
 """

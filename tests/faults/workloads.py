@@ -138,6 +138,7 @@ class Session:
         """Do to the file what another program might."""
         if self.over:
             return
+        self.mark("stranger")
         self._quiet(True)
         try:
             act()
@@ -326,7 +327,7 @@ def _prepare(root: Path, text: str) -> None:
 
 PREPARE: dict[str, Callable[[Path], None]] = {
     "torn": lambda root: _prepare(root, _OLD_META + _OLD_ITEM + _OLD_ITEM[:90]),
-    "unfinished": lambda root: _prepare(root, _OLD_META + _OLD_ITEM + _OLD_ITEM[:-1]),
+    "unfinished": lambda root: _prepare(root, _OLD_META + _OLD_ITEM[:-1]),
 }
 """What stands in the folder before a workload begins."""
 

@@ -76,6 +76,17 @@ def test_nesting_is_bounded_at_128(make: object, depth: int, valid: bool) -> Non
         assert caught.value.reason == "too_deep"
 
 
+@pytest.mark.parametrize("arrays_inside", range(0, 121, 8))
+@pytest.mark.parametrize("depth", [128, 129])
+def test_mixed_nesting_is_bounded_at_128(arrays_inside: int, depth: int) -> None:
+    """The shortest lines that nest so deep, of objects and arrays in any share, are judged right."""
+    around = depth - 1 - arrays_inside
+    data = b'{"":' * around + b"[" * arrays_inside + b"{}" + b"]" * arrays_inside + b"}" * around
+    assert nesting_depth(data) == depth
+    assert accepted(data) is (depth == 128)
+    assert accepted(data.replace(b"{}", b"[]")) is (depth == 128)
+
+
 def test_brackets_in_strings_do_not_nest() -> None:
     """Only brackets outside strings count, escaped quotes notwithstanding."""
     text = json.dumps({"a": '\\"[{' * 200, "b": "]}" * 200}).encode()

@@ -46,7 +46,11 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 
 QUICK = RecorderConfig(
-    retry_seconds_min=0.001, retry_seconds_max=0.005, linger_seconds=0.0, sync_seconds=3600.0, close_seconds=20.0
+    retry_seconds_min=0.001,
+    retry_seconds_max=0.005,
+    linger_seconds=0.0,
+    sync_seconds=3600.0,
+    close_seconds=20.0,
 )
 """Retries at once; syncs only when asked to."""
 

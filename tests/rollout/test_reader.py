@@ -200,7 +200,7 @@ def test_crlf_blank_lines_scalars_and_no_final_newline_are_read(path: Path) -> N
 
 
 def test_bom_at_the_start_is_passed_over(path: Path) -> None:
-    """A byte order mark at the very start is noted and belongs to no line; elsewhere it makes a line invalid."""
+    """A byte order mark at the very start is noted and belongs to no line; elsewhere a line is invalid."""
     path.write_bytes(BOM + meta() + BOM + message("no", 1) + message("yes", 2))
     reader = read_rollout(path)
     records = list(reader)
@@ -388,7 +388,7 @@ def test_rollout_without_header_is_read_with_a_notice() -> None:
 def test_absent_file_is_not_found(tmp_path: Path) -> None:
     """A path where nothing stands raises ThreadNotFound and names it."""
     path = tmp_path / "no.jsonl"
-    with pytest.raises(ThreadNotFound, match="no.jsonl") as caught:
+    with pytest.raises(ThreadNotFound, match=r"no\.jsonl") as caught:
         read_rollout(path)
     assert caught.value.path == str(path)
     with pytest.raises(ThreadNotFound):

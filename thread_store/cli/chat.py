@@ -98,7 +98,9 @@ class ChatView:
         lines = safe_text(text).strip("\n").split("\n")
         shown = self._fold(lines, _FOLDED.get(kind, 0))
         lead = self._lead(entry, safe_line(speaker), style)
-        first = shown[0] if shown and shown[0].strip() else self._terminal.style("(empty)", "dim")
+        # Thoughts that only the model's maker can read have no text here.
+        nothing = "(encrypted)" if kind is FactKind.THINKING else "(empty)"
+        first = shown[0] if shown and shown[0].strip() else self._terminal.style(nothing, "dim")
         self._line(lead, first)
         for line in shown[1:]:
             self._line(" " * self._indent, line)

@@ -24,13 +24,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     # Errors in the arguments themselves must already come as JSON.
     terminal.json = "--json" in arguments
+    code = 0
     try:
         code = _run_command(terminal, arguments)
         terminal.stdout.flush()
     except BrokenPipeError:
-        code = ExitCode.CLOSED_PIPE
+        code = code or ExitCode.CLOSED_PIPE
     except OSError as error:  # a full disk behind `>`, a terminal that hung up
-        code = ExitCode.SYSTEM
+        code = code or ExitCode.SYSTEM
         terminal.stdout = sys.stderr
         terminal.fail(f"can't print: {describe_os_error(error)}", code="os_error", errno=error.errno)
     _drop_broken_streams()

@@ -1,0 +1,182 @@
+"""The contract, and whether a run or a state after a power cut keeps it.
+
+    a  What a sync acknowledged is in the file once, whole and in order, after any power cut.
+    b  What was not acknowledged is absent, or there once and whole, or the start of a torn tail.
+    c  An I/O error never makes a duplicate, a gap or a merged line.
+    d  A failed sync is final for what was written before it: written again, or reported.
+    e  The names of a new file and of its folders are synced before the first acknowledgement.
+    f  Each barrier that cannot hold its promise raises, each one that returns has held it.
+
+Each check raises AssertionError with the letter of its clause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+
+from protocol.errors import NotARollout
+from rollout.repair import repair_rollout
+from tests.faults.disk_model import DiskModel, State
+from tests.faults.numbered import Contents, look_at
+from tests.faults.promises import Promises
+from tests.faults.restart import RESTART_NUMBER, read_back, run_restart
+from tests.faults.runner import Outcome
+from tests.faults.workloads import ROLLOUT
+
+__all__ = ["check_crash_state", "check_run", "materialise"]
+
+
+def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
+    """All that can be said of one run: the promises while it ran, what it left, the restart on that."""
+    assert not outcome.hung, f"it hung\n{outcome.errors}"
+    assert outcome.code in (0, -9), f"it ended with code {outcome.code}\n{outcome.errors}"
+    assert outcome.killed == any(fault.kills for fault in outcome.faults if outcome.reached), outcome.errors
+    promises, model = _follow(outcome)
+    assert promises.ended or outcome.killed, f"it ended early\n{outcome.errors}"
+    assert not promises.refused, f"(f) record() raised for I/O: {promises.errors}"
+    _compare_with_model(outcome, model)
+    if not outcome.killed:
+        _check_barriers(outcome, promises)
+        _check_end(outcome, promises)
+    _check_restart(outcome, promises, loop)
+
+
+def _follow(outcome: Outcome) -> tuple[Promises, DiskModel]:
+    """Go through the log; at each acknowledgement what it promises must be true then."""
+    promises, model = Promises.of_file(outcome.before.volatile().get(ROLLOUT)), outcome.before
+    for call in outcome.calls:
+        if call.name != "mark":
+            model.apply(call)
+            continue
+        promises.take(call.data.decode())
+        check_state(model.volatile(), promises, level=promises.flushed, clause="f", process_death=True)
+        check_state(model.secure(), promises, level=promises.synced, clause="a, d, e")
+    return promises, model
+
+
+def check_state(
+    state: State, promises: Promises, *, level: int, clause: str, process_death: bool = False
+) -> None:
+    """A tree as it is, or as a power cut may leave it: `level` items must be there."""
+    data = state.get(ROLLOUT)
+    found = look_at(data) if data is not None else Contents()
+    numbers = found.numbers
+    assert numbers == sorted(set(numbers)), f"(c) items are doubled or out of order: {numbers}"
+    missing = set(range(level)) - set(numbers)
+    assert not missing, f"({clause}) {level} items were acknowledged, missing: {sorted(missing)}"
+    assert not numbers or numbers[-1] < promises.offered, f"(c) {numbers[-1]} was never recorded"
+    secured = max((found.ends[number] for number in range(level)), default=0)
+    damaged = [each for each in found.damaged if each != promises.old_tail_offset]
+    assert not [each for each in damaged if each < secured], "(c) a damaged line among acknowledged ones"
+    if process_death:
+        assert not damaged, "(c) a damaged line, though only the process died"
+        if not promises.stranger:
+            assert numbers == list(range(len(numbers))), f"(c) a gap: {numbers}"
+
+
+def _compare_with_model(outcome: Outcome, model: DiskModel) -> None:
+    """The model must say what really stands there, else it proves nothing."""
+    real: State = {}
+    for folder, folders, files in os.walk(outcome.root):
+        base = Path(folder).relative_to(outcome.root)
+        real |= {(base / name).as_posix(): None for name in folders}
+        real |= {(base / name).as_posix(): Path(folder, name).read_bytes() for name in files}
+    modelled = model.volatile()
+    assert modelled.keys() == real.keys(), f"the model is wrong: {modelled.keys() ^ real.keys()}"
+    for path, content in real.items():
+        assert modelled[path] == content, f"the model is wrong about {path}"
+
+
+def _check_barriers(outcome: Outcome, promises: Promises) -> None:
+    """One fault that passes is absorbed: nobody has to hear of it (but an `open` that could not be had)."""
+    if any(fault.count != 1 for fault in outcome.faults) or len(outcome.faults) > 1:
+        return
+    heard = [error for error in promises.errors if error["operation"] != "begin"]
+    assert not heard, f"(f) one passing fault was not absorbed: {heard}"
+    assert promises.unwritten is None, f"(f) one passing fault left items unwritten: {promises.unwritten}"
+
+
+def _check_end(outcome: Outcome, promises: Promises) -> None:
+    """Whoever is not told of a loss has lost nothing; whoever is gets all back by one repair."""
+    if promises.unwritten is not None:
+        _replay(outcome, promises)
+    if promises.accepted == 0:
+        return
+    data = outcome.rollout.read_bytes()
+    found = look_at(data)
+    assert found.numbers == list(range(promises.accepted)), (
+        f"(c) {promises.accepted} items were accepted, the file has {found.numbers}"
+    )
+    assert set(found.damaged) <= {promises.old_tail_offset}, "(c) a damaged line"
+    assert not found.tail, "(c) the file ends inside a line"
+    assert "x_gap" not in found.types or promises.stranger, "(c) a gap is noted that nobody made"
+    assert found.ordinals == list(range(len(found.ordinals))), f"(c) ordinals: {found.ordinals}"
+
+
+def _replay(outcome: Outcome, promises: Promises) -> None:
+    """`aclose` said that items are unwritten, and where they are."""
+    told = promises.unwritten
+    assert told is not None
+    assert told["kept"] is not None, "(f) the unwritten items were kept nowhere, though there was a place"
+    for _ in range(2):  # the second one must find nothing to do
+        report = repair_rollout(outcome.rollout, dry_run=False, replay=True, spill_folders=[outcome.spill])
+    assert not report.actions, f"(c) a second replay found something to do: {report.actions}"
+
+
+def _check_restart(outcome: Outcome, promises: Promises, loop: asyncio.Runner) -> None:
+    restarted = run_restart(loop, outcome.rollout)
+    if restarted.after is None:
+        assert not promises.flushed, f"(a) {promises.flushed} items were acknowledged, and there is no rollout"
+
+
+# After a power cut
+
+
+def materialise(state: State, root: Path) -> Path:
+    """Put a state on a real disk; returns the rollout's path."""
+    for name in sorted(state, key=lambda each: each.count("/")):
+        content, path = state[name], root / name
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content)
+    return root / ROLLOUT
+
+
+def check_crash_state(state: State, promises: Promises) -> None:
+    """What the bytes themselves must hold, before anything restarts."""
+    if promises.unwritten is None:
+        check_state(state, promises, level=promises.synced, clause="a, d, e")
+
+
+def check_crash_restart(state: State, promises: Promises, loop: asyncio.Runner, base: Path) -> None:
+    """The product restarts on a state: all that was safe is there, and what comes now is taken."""
+    with tempfile.TemporaryDirectory(dir=base) as root:
+        path = materialise(state, Path(root))
+        if promises.unwritten is not None:
+            _replay_after_crash(path, promises)
+        restarted = run_restart(loop, path)
+        if restarted.after is None:
+            assert not promises.synced, f"(a) {promises.synced} items were acknowledged, there is no rollout"
+            return
+        numbers = restarted.after.numbers
+        assert numbers == sorted(set(numbers)), f"(c) items are doubled or out of order: {numbers}"
+        assert numbers[-1] == RESTART_NUMBER
+        missing = set(range(promises.synced)) - set(numbers)
+        assert not missing, f"(a) {promises.synced} items were acknowledged, missing: {sorted(missing)}"
+        read_back(path)
+
+
+def _replay_after_crash(path: Path, promises: Promises) -> None:
+    """The close named a file of unwritten items: with the rollout it must give all that was accepted."""
+    try:
+        repair_rollout(path, dry_run=False, replay=True, spill_folders=[])
+    except NotARollout as error:
+        raise AssertionError(f"(a) the unwritten items can't be replayed: {error}") from error
+    found = look_at(path.read_bytes())
+    assert sorted(set(found.numbers)) == list(range(promises.accepted)), (
+        f"(a) after the replay {found.numbers} of {promises.accepted} items are there"
+    )

@@ -1,0 +1,177 @@
+"""The sweep: every single fault of a workload, one run each, and the contract checked on each run.
+
+Invariant: the list of faults follows from a run without any; a fault that a run does not reach ends
+the count for its call, as long as one is found that is not reached, nothing was left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import multiprocessing
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from tests.faults.contract import check_run
+from tests.faults.runner import Runner
+from tests.faults.shim import FOREVER, Action, Fault, encode_plan
+
+__all__ = ["Job", "Report", "judge", "list_faults", "run_jobs", "sample_pairs"]
+
+Plan = tuple[Fault, ...]
+
+_ERRNOS = (errno.ENOSPC, errno.EIO, errno.EAGAIN)
+_SPECIAL = {
+    "open": (errno.EMFILE, errno.EACCES),
+    "ftruncate": (errno.EPERM,),
+    "flock": (errno.ENOLCK,),
+    "write": (errno.EDQUOT, errno.EFBIG),
+    "mkdir": (errno.EEXIST,),
+}
+_CHANGING = frozenset(
+    {"open", "write", "pwrite", "fdatasync", "fsync", "ftruncate", "link", "unlink", "rename", "mkdir"}
+)
+_LOOKING = ("pread", "fstat", "lstat", "flock")
+_LIFTED = 3
+"""A fault that lasts this many calls: the caller is told, and a later barrier succeeds."""
+_BYTEWISE = frozenset({"one", "three", "five", "persisted", "torn", "unfinished"})
+"""Workloads small enough to be written byte by byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run to be made and judged."""
+
+    workload: str
+    plan: Plan
+
+    @property
+    def command(self) -> str:
+        return f"python -m tests.faults sweep --workload {self.workload} --plan '{encode_plan(self.plan)}'"
+
+
+@dataclass(slots=True)
+class Report:
+    """What many runs gave."""
+
+    runs: int = 0
+    reached: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """The command that repeats a run, and what was wrong."""
+
+    def take(self, job: Job, reached: bool, failure: str | None) -> None:
+        self.runs += 1
+        self.reached += reached
+        if reached and job.plan:
+            self.kinds[f"{job.plan[0].call} {job.plan[0].action}"] += 1
+        if failure is not None:
+            self.failures.append((job.command, failure))
+
+
+def _single(call: str, nth: int, *, bytewise: bool) -> Iterator[Plan]:
+    """Everything that can befall one call."""
+    if call in _LOOKING:
+        for number in (errno.EIO, *_SPECIAL.get(call, ())):
+            for count in (1, _LIFTED, FOREVER):
+                yield (Fault(call, nth, Action.ERRNO, number, count),)
+        return
+    for number in (*_ERRNOS, *_SPECIAL.get(call, ())):
+        for count in (1, _LIFTED, FOREVER):
+            yield (Fault(call, nth, Action.ERRNO, number, count),)
+    yield (Fault(call, nth, Action.ERRNO, errno.EINTR, 1),)
+    yield (Fault(call, nth, Action.AFTER, errno.EIO, 1),)
+    yield (Fault(call, nth, Action.AFTER, errno.EIO, _LIFTED),)
+    yield (Fault(call, nth, Action.KILL_BEFORE),)
+    yield (Fault(call, nth, Action.KILL_AFTER),)
+    if call in ("write", "pwrite"):
+        yield from _short(call, nth, bytewise=bytewise)
+
+
+def _short(call: str, nth: int, *, bytewise: bool) -> Iterator[Plan]:
+    for size in (1, -1, -2):
+        short = Fault(call, nth, Action.SHORT, size)
+        yield (short,)
+        if size == -1 or bytewise:
+            yield (Fault(call, nth, Action.SHORT, size, FOREVER),)
+        for count in (1, _LIFTED, FOREVER):
+            yield short, Fault(call, nth + 1, Action.ERRNO, errno.ENOSPC, count)
+        yield short, Fault(call, nth + 1, Action.KILL_BEFORE)
+        yield (Fault(call, nth, Action.SHORT, size), Fault(call, nth, Action.KILL_AFTER))
+
+
+def list_faults(workload: str, runner: Runner) -> list[Job]:
+    """Every single fault of a workload. Makes a run for each call to find where its count ends."""
+    outcome = runner.run(workload)
+    counts = Counter(call.name for call in outcome.calls if call.nth and not call.begins)
+    outcome.remove()
+    jobs = [Job(workload, ())]
+    for call in (*sorted(_CHANGING), *_LOOKING):
+        nth = 1
+        while nth <= counts[call] or _is_reached(workload, call, nth, runner):
+            jobs += [Job(workload, plan) for plan in _single(call, nth, bytewise=workload in _BYTEWISE)]
+            nth += 1
+    return jobs
+
+
+def _is_reached(workload: str, call: str, nth: int, runner: Runner) -> bool:
+    """Errors make further calls: count them too, as long as one that fails leads to the next."""
+    if call not in _CHANGING or nth == 1:
+        return False
+    outcome = runner.run(workload, [Fault(call, nth - 1, Action.ERRNO, errno.EIO, 2)])
+    reached = any(each.injected and each.nth == nth for each in outcome.calls)
+    outcome.remove()
+    return reached and nth < 40
+
+
+def sample_pairs(jobs: Sequence[Job], count: int, seed: int) -> list[Job]:
+    """Pairs of faults, each of which was swept alone."""
+    rng = random.Random(seed)
+    single = [job for job in jobs if len(job.plan) == 1 and job.plan[0].call in _CHANGING]
+    return [
+        Job(first.workload, first.plan + second.plan)
+        for first, second in ((rng.choice(single), rng.choice(single)) for _ in range(count))
+        if first.workload == second.workload
+    ]
+
+
+def judge(job: Job, runner: Runner, loop: asyncio.Runner) -> tuple[bool, str | None]:
+    """Make a run. Returns whether the fault was reached, and what was wrong with the run."""
+    outcome = runner.run(job.workload, job.plan)
+    try:
+        check_run(outcome, loop)
+    except AssertionError as error:
+        return outcome.reached, str(error)
+    finally:
+        outcome.remove()
+    return outcome.reached, None
+
+
+# Many runs, in a few processes
+
+_runner: Runner | None = None
+_loop: asyncio.Runner | None = None
+
+
+def _judge_here(job: Job) -> tuple[bool, str | None]:
+    global _runner, _loop
+    if _runner is None or _loop is None:
+        _runner, _loop = Runner(), asyncio.Runner()
+    return judge(job, _runner, _loop)
+
+
+def run_jobs(jobs: Sequence[Job], *, processes: int = 2, stop_at: int | None = None) -> Iterable[Report]:
+    """Judge all jobs; gives the growing report after each of them."""
+    report = Report()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        results = pool.map(_judge_here, jobs, chunksize=8)
+        for job, (reached, failure) in zip(jobs, results, strict=True):
+            report.take(job, reached, failure)
+            yield report
+            if stop_at is not None and len(report.failures) >= stop_at:
+                pool.shutdown(cancel_futures=True)
+                return
