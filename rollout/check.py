@@ -30,7 +30,7 @@ from rollout.unwritten import read_unwritten
 __all__ = ["CheckReport", "Finding", "Severity", "check_rollout"]
 
 FINDINGS_MAX = 1000
-"""Further ones are only counted."""
+"""Further damaged lines and gaps are only counted."""
 
 _EXPLAINED_MAX = 50
 _EXPLAINED_BYTES_MAX = 64 << 10
@@ -87,12 +87,17 @@ class CheckReport(Struct, kw_only=True):
     """No finding is an error."""
 
     def add(self, finding: Finding) -> None:
-        """Take a finding, in full while there is room."""
+        """Take a finding."""
         self.ok = self.ok and finding.severity is not Severity.ERROR
+        self.findings.append(finding)
+
+    def add_one_of_many(self, finding: Finding) -> None:
+        """Take a finding of a kind that may be met on every line: in full while there is room."""
         if len(self.findings) < FINDINGS_MAX:
-            self.findings.append(finding)
-        else:
-            self.omitted_findings += 1
+            self.add(finding)
+            return
+        self.ok = self.ok and finding.severity is not Severity.ERROR
+        self.omitted_findings += 1
 
 
 _NOTICE_SEVERITIES = {
@@ -147,12 +152,12 @@ class _Check:
             return
         report.records += 1
         self._ours = self._ours or is_rollout_line(line)
-        if line.timestamp is None:
-            self._count("no_timestamp", record)
         if line.upcast_from is not None:
             self._count("old_format", record)
+        elif line.timestamp is None:
+            self._count("no_timestamp", record)
         if line.type == "x_gap":
-            report.add(_gap_finding(record, line.payload_object()))
+            report.add_one_of_many(_gap_finding(record, line.payload_object()))
 
     def _count(self, code: str, record: RolloutRecord) -> None:
         count, first = self._counts.get(code, (0, record))
@@ -175,8 +180,9 @@ class _Check:
         )
         if warning.reason == "torn_tail":
             report.torn_tail_bytes = record.size
-            finding = self._torn_finding(finding)
-        report.add(finding)
+            report.add(self._torn_finding(finding))
+        else:
+            report.add_one_of_many(finding)
 
     def _torn_finding(self, finding: Finding) -> Finding:
         holder = None if self._path is None else find_writer(self._path, self._reader.thread_id)

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from time import time, time_ns
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from protocol.codec import encode_into, encode_payload, kind_of
 from protocol.errors import PendingQueueFull, RecordTooLarge, RolloutError
 from protocol.items import RawItem, RolloutItem
@@ -39,6 +41,7 @@ Records = RolloutItem | Iterable[RolloutItem]
 # A chunk that the writer is slow to fetch goes on growing up to this many times chunk_bytes.
 _CHUNK_GROWTH_MAX = 8
 _ENVELOPE_BYTES_MAX = 1024
+_SCRATCH_BYTES_KEPT = 64 << 10
 _NO_LIMIT = 1 << 62
 
 _ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
@@ -53,7 +56,6 @@ class _Plan(NamedTuple):
     envelope: bytes
     bare_envelope: bytes
     numbered: bool
-    plain: bool
     binds: bool
     level: Durability | None
     """None where it is `PENDING`."""
@@ -69,6 +71,15 @@ def _flatten(items: Sequence[Records]) -> list[RolloutItem]:
     return flat
 
 
+class _Line(Struct):
+    """A line as the express way fills it in: one for each class of items, used again and again."""
+
+    timestamp: str
+    ordinal: int
+    type: str
+    payload: object
+
+
 class Pending:
     """The bounded queue between callers and the writer. Safe from any thread and signal handler."""
 
@@ -82,9 +93,8 @@ class Pending:
         "_calm",
         "_chunk_bytes",
         "_durable",
-        "_express",
         "_header",
-        "_heads",
+        "_lines",
         "_hurried",
         "_idle",
         "_levels",
@@ -100,6 +110,7 @@ class Pending:
         "_reentered",
         "_refusal",
         "_release",
+        "_scratch",
         "_sealed",
         "_sealed_items",
         "_slow_items",
@@ -140,10 +151,9 @@ class Pending:
         self._bind = bind
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
-        self._express: dict[type, bytes] = {}
-        """Envelopes of the classes that may go the express way: plain, numbered, of no special level."""
-        self._heads: dict[type, bytes] = {}
-        """For the present stamp: the line up to its payload, with %d for the ordinal."""
+        self._lines: dict[type, _Line] = {}
+        """Of the classes that may go the express way: plain, numbered, of no special level."""
+        self._scratch = bytearray()
 
         self._lock = threading.RLock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
@@ -214,34 +224,39 @@ class Pending:
         try:
             self._acquire()
             if self._calm and len(items) == 1:
-                item, start = items[0], _NO_LIMIT
-                self._calm = None
-                buffer, ordinal = self._buffer, self._next_ordinal
-                try:
-                    start = len(buffer)
-                    head = self._heads.get(item.__class__) if time() < self._stamp_ends else None
-                    if head is not None:
-                        buffer += head % ordinal
-                        encode_into(item, buffer, -1)
-                        buffer += b"}\n"
-                        if len(buffer) < self._mark:
-                            self._next_ordinal = ordinal + 1  # type: ignore[operator]  # heads are numbered
-                            self._calm = True
-                            return
-                except _REFUSALS:
-                    pass  # the long way says what is wrong with it
-                except BaseException:
-                    del buffer[start:]
-                    self._calm = True
-                    raise
-                del buffer[start:]
-                self._calm = True
+                item = items[0]
+                line = self._lines.get(item.__class__) if time() < self._stamp_ends else None
+                if line is not None and self._append_express(item, line):
+                    return
             self._append_any(_flatten(items))
         finally:
             try:
                 self._release()
             except RuntimeError:
                 pass  # interrupted while it waited for the lock: nothing to let go of
+
+    def _append_express(self, item: Records, line: _Line) -> bool:
+        """One item of a class that needs nothing special. False: it must go the long way.
+
+        Encoded apart and then copied: encoding behind a long buffer makes msgspec stretch it by half
+        and touch that memory, which costs more than the copy.
+        """
+        self._calm = None
+        scratch, ordinal = self._scratch, self._next_ordinal
+        line.ordinal, line.payload = ordinal, item  # type: ignore[assignment]  # such classes are numbered
+        try:
+            encode_into(line, scratch, 0)
+            scratch += b"\n"
+            if len(self._buffer) + len(scratch) < self._mark:
+                self._buffer += scratch
+                self._next_ordinal = ordinal + 1  # type: ignore[operator]
+                return True
+        except _REFUSALS:
+            pass  # the long way says what is wrong with it
+        finally:
+            line.payload = None
+            self._calm = True
+        return False
 
     def _append_any(self, items: list[RolloutItem], *, note: bool = False) -> None:
         """The long way. `note`: an item of the recorder itself."""
@@ -279,53 +294,41 @@ class Pending:
             raise self._full(before)
         if time() >= self._stamp_ends:
             self._renew_stamp()
-        buffer = self._buffer
-        start = line_start = len(buffer)
         ordinal, urgency = self._next_ordinal, None
-        try:
-            if self._opening is not None:
-                buffer += self._header + self._opening(self._stamp_ms)
-                line_start = len(buffer)
-            for item in items:
-                plan = self._plans.get(item.__class__) or self._plan(item)
-                self._append_line(item, plan, buffer, ordinal)
-                if plan.numbered:
-                    ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
-                line_end = len(buffer)
-                if line_end - line_start > self._record_bytes_max:
-                    raise self._too_large(item, line_end - line_start)
-                line_start = line_end
-                if plan.level is not None and urgency is not Durability.SYNC:
-                    urgency = plan.level
-            # One fact larger than the whole queue is taken when nothing else waits.
-            if self.accepted_bytes > limit and before > self._durable:
-                raise self._full(before)
-        except BaseException:
-            del buffer[start:]
-            raise
-        self._slow_items += count - ((ordinal or 0) - (self._next_ordinal or 0))
-        self._next_ordinal = ordinal
+        run = bytearray()
+        if self._opening is not None:
+            run += self._header + self._opening(self._stamp_ms)
+        for item in items:
+            line_start = len(run)
+            plan = self._plans.get(item.__class__) or self._plan(item)
+            self._append_line(item, plan, run, ordinal)
+            if plan.numbered:
+                ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
+            if len(run) - line_start > self._record_bytes_max:
+                raise self._too_large(item, len(run) - line_start)
+            if plan.level is not None and urgency is not Durability.SYNC:
+                urgency = plan.level
+        # One fact larger than the whole queue is taken when nothing else waits.
+        if before + len(run) > limit and before > self._durable:
+            raise self._full(before)
+        slow_items = self._slow_items + count - ((ordinal or 0) - (self._next_ordinal or 0))
+        end = before + len(run)
+        self._buffer += run
+        self._slow_items, self._next_ordinal = slow_items, ordinal
         self._header, self._opening = b"", None
         if urgency is Durability.SYNC:
-            self.sync_wanted = self._buffer_start + line_start
+            self.sync_wanted = end
         return urgency
 
-    def _append_line(self, item: RolloutItem, plan: _Plan, buffer: bytearray, ordinal: int | None) -> None:
+    def _append_line(self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None) -> None:
         if plan.binds and self._bind is not None:
             item = self._bind(item)
         if plan.numbered:
-            buffer += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
+            run += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:
-            buffer += self._bare_stamp + plan.bare_envelope
-        start = len(buffer)
-        try:
-            if not plan.plain:
-                raise ValueError
-            encode_into(item, buffer, -1)
-        except _REFUSALS:
-            del buffer[start:]  # it may have left a part of the payload behind
-            encode_payload(item, buffer, kind_of(item))
-        buffer += b"}\n"
+            run += self._bare_stamp + plan.bare_envelope
+        encode_payload(item, run, kind_of(item))
+        run += b"}\n"
 
     def _plan(self, item: RolloutItem) -> _Plan:
         kind = kind_of(item)
@@ -334,16 +337,14 @@ class Pending:
             envelope=kind.envelope,
             bare_envelope=kind.envelope_unnumbered,
             numbered=kind.numbered and self._next_ordinal is not None,
-            plain=kind.plain,
             binds=kind.binds,
             level=None if level is Durability.PENDING else level,
         )
         if not isinstance(item, RawItem):  # one class, many types
             cls = item.__class__
             self._plans[cls] = plan
-            if plan.numbered and plan.plain and not plan.binds and plan.level is None:
-                self._express[cls] = kind.envelope.replace(b"%", b"%%")
-                self._heads[cls] = self._stamp + b"%d" + self._express[cls]
+            if plan.numbered and kind.plain and not plan.binds and plan.level is None:
+                self._lines[cls] = _Line(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
         return plan
 
     def _wake_writer(self, urgency: Durability | None) -> None:
@@ -412,13 +413,15 @@ class Pending:
         """Stamps never step back within a recorder: until the clock has caught up, the last one stays."""
         clock = time_ns() // 1_000_000
         now = max(clock, self._stamp_ms)
-        text = format_timestamp(now).encode()
-        self._stamp_ms = now
-        self._stamp_ends = (clock + 1) / 1000
-        self._stamp = b'{"timestamp":"%b","ordinal":' % text
-        self._bare_stamp = b'{"timestamp":"%b' % text
-        for cls, envelope in self._express.items():
-            self._heads[cls] = self._stamp + b"%d" + envelope
+        text = format_timestamp(now)
+        stamp, bare_stamp = (
+            b'{"timestamp":"%b","ordinal":' % text.encode(),
+            b'{"timestamp":"%b' % text.encode(),
+        )
+        for line in self._lines.values():
+            line.timestamp = text
+        self._stamp, self._bare_stamp = stamp, bare_stamp
+        self._stamp_ms, self._stamp_ends = now, (clock + 1) / 1000
 
     # The writer's side
 
@@ -432,6 +435,8 @@ class Pending:
                     self._seal()
                 sealed, self._sealed = self._sealed, []
                 self._hurried = False
+                if len(self._scratch) > _SCRATCH_BYTES_KEPT:
+                    self._scratch = bytearray()
             finally:
                 self._calm = False
                 self._find_calm()

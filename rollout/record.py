@@ -13,10 +13,10 @@ from protocol.line import RolloutLine
 __all__ = ["LineWarning", "RolloutRecord"]
 
 
-class LineWarning(Struct, frozen=True):
+class LineWarning(Struct, frozen=True, gc=False):
     """Why a line was passed over. `reason` is a code of a closed set (FORMAT.md, Reading):
-    `not_utf8`, `nul_bytes`, `bom`, `too_deep`, `not_json`, `not_an_object`, `too_long`, `torn_tail`; and where
-    bytes are missing between lines `damaged_frame` (in a `.zst`) and `shrunk` (cut while it was scanned).
+    `not_utf8`, `nul_bytes`, `bom`, `too_deep`, `not_json`, `not_an_object`, `too_long`, `torn_tail`;
+    and where bytes are missing: `damaged_frame` (in a `.zst`), `shrunk` (cut while it was scanned).
     """
 
     reason: str
@@ -29,7 +29,7 @@ class LineWarning(Struct, frozen=True):
     """Counted from 1; None where a scan from the end can't know it."""
 
 
-class RolloutRecord(Struct, frozen=True):
+class RolloutRecord(Struct, frozen=True, gc=False):
     """One line of a rollout that is not blank: its place, and either the `line` or a `warning`.
 
     `line_no` counts from 1 (None in a scan from the end); `offset` is the byte where the line

@@ -27,6 +27,9 @@ from rollout.service import Service, shared_service
 if TYPE_CHECKING:
     from protocol.meta import SessionMeta
 
+_BREATH_SECONDS = 0.005
+"""A loop of `await record()` that is never full gives way to other tasks this often."""
+
 __all__ = ["RecorderHandle", "RecorderOpening", "RolloutRecorder"]
 
 
@@ -95,6 +98,8 @@ class RolloutRecorder(RecorderHandle):
     what was accepted stays accepted, a sync under way goes on.
     """
 
+    _breathe_at = 0.0
+
     @classmethod
     def create(
         cls,
@@ -129,13 +134,19 @@ class RolloutRecorder(RecorderHandle):
     async def record(self, *items: Records, timeout: float | None = None) -> None:
         """Like `record_nowait`, but waits while the pending queue is full, at most `timeout` seconds.
 
+        A task that does nothing else lets the other tasks of its loop run every few milliseconds.
+
         Cancelled while waiting, nothing was accepted; once it returned, the items are kept.
 
         Raises:
             PendingQueueFull: still full after `timeout` seconds; `last_error` says why.
             RecordTooLarge, ItemNotEncodable, RecorderClosed, WriterFenced: as `record_nowait`.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        now = time.monotonic()
+        deadline = None if timeout is None else now + timeout
+        if now >= self._breathe_at:
+            self._breathe_at = now + _BREATH_SECONDS
+            await asyncio.sleep(0)
         while True:
             try:
                 self.record_nowait(*items)

@@ -80,7 +80,8 @@ def repair_rollout(
 
     A dry run changes nothing and takes no lock. On return of any other the mended file is on stable
     storage. `holds_thread_lock`: the caller holds the lock of the thread already. `spill_folders`: where
-    else unwritten items may be, by default among the system's temporary files. FORMAT.md, Opening and Kept files.
+    else unwritten items may be, by default among the system's temporary files. FORMAT.md, Opening
+    and Kept files.
 
     Raises:
         ThreadNotFound, NotARollout, RolloutUnreadable: there is nothing that could be mended; a

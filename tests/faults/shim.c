@@ -44,7 +44,7 @@ enum { PHASE_DONE, PHASE_BEGIN };
 enum { FLAG_INJECTED = 1, FLAG_CREATED = 2, FLAG_FOLDER = 4 };
 
 struct fault {
-    int call, action;
+    int call, action, dies;
     long nth, count, argument;
 };
 
@@ -224,18 +224,21 @@ static int64_t inode_at(const char *path)
 
 static struct fault decide(struct header *header)
 {
-    struct fault none = {.action = NONE};
-    if (quiet) return none;
+    struct fault decided = {.action = NONE};
+    if (quiet) return decided;
     long nth = ++counts[header->call];
     header->nth = nth;
     for (int i = 0; i < fault_count; i++) {
-        struct fault *fault = &faults[i];
-        if (fault->call == header->call && nth >= fault->nth && (!fault->count || nth < fault->nth + fault->count)) {
-            header->flags |= FLAG_INJECTED;
-            return *fault;
-        }
+        const struct fault *fault = &faults[i];
+        if (fault->call != header->call || nth < fault->nth || (fault->count && nth >= fault->nth + fault->count))
+            continue;
+        header->flags |= FLAG_INJECTED;
+        if (fault->action == KILL_AFTER)
+            decided.dies = 1; /* goes with another one: cut short, then killed */
+        else if (decided.action == NONE)
+            decided.action = fault->action, decided.argument = fault->argument;
     }
-    return none;
+    return decided;
 }
 
 static void die(void)
@@ -259,7 +262,7 @@ static ssize_t end(struct fault *fault, struct header *header, const char *path,
     if (fault->action == AFTER && header->result >= 0) error = fault->argument;
     header->error = error;
     put(header, path, data);
-    if (fault->action == KILL_AFTER) die();
+    if (fault->dies) die();
     pthread_mutex_unlock(&lock);
     errno = error;
     return error ? -1 : header->result;

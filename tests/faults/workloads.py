@@ -272,10 +272,18 @@ async def _shortened(session: Session) -> None:
     synced_bytes = session.path.stat().st_size if session.path.exists() else 0
     session.record(200, 300)
     await session.flush()
-    session.as_stranger(lambda: os.truncate(session.path, synced_bytes + 150))
+    session.as_stranger(lambda: _cut(session.path, synced_bytes + 150))
     session.record(400)
     await session.sync()
     await session.close()
+
+
+def _cut(path: Path, size: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, size)
+    finally:
+        os.close(descriptor)
 
 
 async def _overlapping(session: Session) -> None:

@@ -216,11 +216,12 @@ def test_damaged_kept_file_is_a_finding(path: Path) -> None:
 
 @pytest.mark.guarantee("G7")
 def test_damage_everywhere_gives_a_bounded_report(path: Path) -> None:
-    """Beyond a number of findings the rest is only counted."""
-    report = check(path, rollout("one") + b"bad\n" * (FINDINGS_MAX + 500))
-    assert len(report.findings) == FINDINGS_MAX
+    """Beyond a number of findings the rest is only counted; what there is once is never left out."""
+    report = check(path, rollout("one") + b"bad\n" * (FINDINGS_MAX + 500) + b"{")
+    assert len(report.findings) == FINDINGS_MAX + 1
+    assert report.findings[-1].code == "torn_tail"
     assert report.omitted_findings == 500
-    assert report.damaged_lines == FINDINGS_MAX + 500
+    assert report.damaged_lines == FINDINGS_MAX + 501
 
 
 def test_compressed_and_piped_rollouts_are_checked(tmp_path: Path) -> None:

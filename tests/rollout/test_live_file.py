@@ -184,7 +184,8 @@ def test_unlinked_file_is_rebuilt_where_its_folder_is_gone_too(live: LiveFile, t
     assert (tmp_path / "x" / "y" / "a.jsonl").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("call", ["open_new", "pread", "write", "datasync", "dup", "link", "fstat", "lstat"])
+@pytest.mark.parametrize("call", ["open_new", "pread", "write", "datasync", "dup", "link", "unlink", "fstat", "lstat"]
+)
 @pytest.mark.parametrize("effect", [fails(ENOSPC), fails_after(EIO)], ids=["fails", "done but fails"])
 def test_rebuild_that_fails_leaves_all_as_it_was_and_can_be_done_again(
     live: LiveFile, tmp_path: Path, call: str, effect: object
