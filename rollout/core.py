@@ -22,6 +22,7 @@ from protocol.events import TaskStarted
 from protocol.ids import ThreadId
 from protocol.items import RolloutItem, bind
 from protocol.meta import SessionMeta
+from protocol.redact import redact_item
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import AppendState, scan_for_append
 from rollout.config import RecorderConfig
@@ -47,17 +48,19 @@ class Core(NamedTuple):
 
 
 class _Binder:
-    """Fills in thread and turn where an item leaves them open; remembers the turn that began last."""
+    """Fills in thread and turn where an item leaves them open, and applies the redactor, if there is one."""
 
-    def __init__(self, thread_id: str) -> None:
+    def __init__(self, thread_id: str, redact: Callable[[str], str] | None) -> None:
         self._thread_id = thread_id
+        self._redact = redact
         # Codex passes over items without a turn: before the first one begins, the thread's id stands in.
         self._turn_id = thread_id
 
     def __call__(self, item: RolloutItem) -> RolloutItem:
         if isinstance(item, TaskStarted):
             self._turn_id = item.turn_id
-        return bind(item, self._thread_id, self._turn_id)
+        bound = bind(item, self._thread_id, self._turn_id)
+        return bound if self._redact is None else redact_item(bound, self._redact)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -84,7 +87,8 @@ def create_core(
     _require_free(path)
     meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path)
     thread_id = str(meta.id)
-    line = encode_item(meta, timestamp=str(meta.timestamp), ordinal=0)
+    header = meta if config.redact is None else redact_item(meta, config.redact)
+    line = encode_item(header, timestamp=str(meta.timestamp), ordinal=0)
     sink = FileSink(path, first_line=line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence)
     return _assemble(
         path, thread_id, sink, config, service, header=line, next_ordinal=1, epoch=1, cut_bytes=0, stamp_ms=0
@@ -211,7 +215,8 @@ def _assemble(
         header=header,
         opening=opening,
         next_ordinal=next_ordinal,
-        bind=_Binder(thread_id),
+        bind=_Binder(thread_id, config.redact),
+        bind_all=config.redact is not None,
         stamp_ms=stamp_ms,
     )
     writer = Writer(

@@ -88,17 +88,18 @@ class Pending:
         "_acquire",
         "_bare_stamp",
         "_bind",
+        "_bind_all",
         "_buffer",
         "_buffer_start",
         "_calm",
         "_chunk_bytes",
         "_durable",
         "_header",
-        "_lines",
         "_hurried",
         "_idle",
         "_levels",
         "_limit",
+        "_lines",
         "_lock",
         "_mark",
         "_next_ordinal",
@@ -131,6 +132,7 @@ class Pending:
         opening: Callable[[int], bytes],
         next_ordinal: int | None,
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
+        bind_all: bool = False,
         stamp_ms: int = 0,
     ) -> None:
         """
@@ -139,7 +141,7 @@ class Pending:
                 that the last line of an old one lacks, or nothing.
             opening: makes the `x_writer opened` line that goes with the first record, from its time (ms).
             next_ordinal: None in a legacy rollout that numbers nothing.
-            bind: fills in thread and turn where a class of items needs it.
+            bind: fills in thread and turn where a class of items needs it; `bind_all`: sees every item.
             stamp_ms: timestamps never lie before it.
         """
         self._path = path
@@ -149,6 +151,7 @@ class Pending:
         self._header = header
         self._opening: Callable[[int], bytes] | None = opening
         self._bind = bind
+        self._bind_all = bind_all
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
         self._lines: dict[type, _Line] = {}
@@ -337,7 +340,7 @@ class Pending:
             envelope=kind.envelope,
             bare_envelope=kind.envelope_unnumbered,
             numbered=kind.numbered and self._next_ordinal is not None,
-            binds=kind.binds,
+            binds=kind.binds or self._bind_all,
             level=None if level is Durability.PENDING else level,
         )
         if not isinstance(item, RawItem):  # one class, many types
@@ -364,7 +367,7 @@ class Pending:
         stashed = []
         for item in items:
             kind = kind_of(item)
-            if kind.binds and self._bind is not None:
+            if (kind.binds or self._bind_all) and self._bind is not None:
                 item = self._bind(item)
             payload = bytearray()
             encode_payload(item, payload, kind)
