@@ -60,6 +60,9 @@ class RolloutLine(Struct, kw_only=True, gc=False):
             return parse_value(data)
 
 
+# So many bytes can't nest too deep: 129 levels need a bracket to open and one to close each.
+_SHALLOW_BYTES = 2 * NESTING_MAX + 1
+
 _decode_fast: Callable[[bytes], RolloutLine] = msgspec.json.Decoder(RolloutLine).decode
 
 
@@ -79,15 +82,12 @@ def decode_line(data: bytes) -> RolloutLine:
         return _decode_slow(data)
     if not data.isascii():
         require_utf8(data)
-    # Nesting too deep takes as many closing brackets, all of them from the first one on.
-    size, first, other = len(data), data.find(b"}"), data.find(b"]")
-    if -1 < other < first:
-        first = other
-    if size - first > NESTING_MAX:
-        arrays = data.count(b"]", first)
-        # An object takes five bytes a level, so that in a short line there can't be too many.
-        if arrays + size // 5 >= NESTING_MAX and arrays + data.count(b"}", first) > NESTING_MAX:
-            require_shallow(data)
+    # Closing brackets, counted by what is left without them: twice as fast as bytes.count.
+    size = len(data)
+    if size > _SHALLOW_BYTES and (
+        2 * size - len(data.replace(b"}", b"")) - len(data.replace(b"]", b"")) > NESTING_MAX
+    ):
+        require_shallow(data)
     line.source = data
     if line.payload is _NO_PAYLOAD or line.type is None:
         return upcast_line(line, data)

@@ -2,7 +2,7 @@
 
 Invariant: they carry no ordinal (file order is their order), never stand first in a file, and
 hold only what their writer saw; the verdict on a call is drawn when the rollout is read
-(FORMAT.md, Own records). Times in `_ms` are milliseconds since the epoch.
+(FORMAT.md, Own types). Times in `_ms` are milliseconds since the epoch.
 """
 
 from __future__ import annotations

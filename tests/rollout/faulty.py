@@ -29,9 +29,12 @@ __all__ = [
     "fails",
     "fails_after",
     "short",
+    "short_then_fails",
     "waits_after",
     "waits_before",
 ]
+
+ENOSPC, EIO, EAGAIN = errno.ENOSPC, errno.EIO, errno.EAGAIN
 
 CALLS = (
     *("open_append", "open_new", "open_overwrite", "open_folder", "dup", "close"),
@@ -113,6 +116,18 @@ def short(size: Callable[[int], int]) -> Effect:
         descriptor, data, *rest = arguments
         taken = max(1, min(len(data), size(len(data))))
         return calls.perform(name, (descriptor, bytes(data[:taken]), *rest))
+
+    return effect
+
+
+def short_then_fails(size: Callable[[int], int], number: int) -> Effect:
+    """`size(all)` bytes of a write arrive, and it is reported as failed."""
+
+    def effect(calls: FaultyCalls, name: str, arguments: tuple[Any, ...]) -> Any:
+        descriptor, data, *rest = arguments
+        if (taken := size(len(data))) > 0:
+            calls.perform(name, (descriptor, bytes(data[:taken]), *rest))
+        raise errors(number)
 
     return effect
 
@@ -245,6 +260,10 @@ class ForgetfulCalls(FaultyCalls):
                 self._inodes[key] = _Inode(bytearray(file.read()))
             self._names[path] = key
 
+    def _inode_of(self, path: str | os.PathLike[str]) -> _Inode:
+        status = os.stat(path)
+        return self._inodes[status.st_dev, status.st_ino]
+
     def perform(self, name: str, arguments: tuple[Any, ...]) -> Any:
         step = getattr(self, f"_{name}", None)
         if step is None:
@@ -324,5 +343,3 @@ def _ancestors(path: str) -> list[str]:
         path = parent
     return found
 
-
-ENOSPC, EIO, EAGAIN, EINTR = errno.ENOSPC, errno.EIO, errno.EAGAIN, errno.EINTR
