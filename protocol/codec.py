@@ -15,14 +15,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from protocol.errors import InvalidLine, ItemNotEncodable
 from protocol.items import CODEX_TYPES, RawItem, RolloutItem
 from protocol.validity import NESTING_MAX, SHALLOW_BYTES, parse_value, require_shallow, require_utf8
 
 __all__ = [
+    "REFUSALS",
     "ItemKind",
+    "PlainLine",
     "compact_json",
     "drop_space",
     "encode_into",
@@ -51,7 +53,21 @@ def _plain_or_raw(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain_value)
-encode_into = _encoder.encode_into
+_encode, _encode_lines, encode_into = _encoder.encode, _encoder.encode_lines, _encoder.encode_into
+
+REFUSALS = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
+"""What msgspec raises for values that it can't write; then `encode_payload` decides."""
+
+
+class PlainLine(Struct):
+    """A line whose item needs no care (`ItemKind.plain`): msgspec writes it as it stands."""
+
+    timestamp: str
+    ordinal: int
+    type: str
+    payload: object
+
+
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 _ENCODED = (bytes, bytearray, memoryview, msgspec.Raw)
@@ -91,9 +107,13 @@ def kind_of(item: RolloutItem) -> ItemKind:
         kind = kinds[cls] = _make_kind(
             cls.record_type, plain=cls.checks_values and _is_plain(cls), binds=cls.needs_binding
         )
+        if kind.plain:
+            _plain_types[cls] = kind.record_type
     return kind
 
 
+_plain_types: dict[type, str] = {}
+"""The record types of the classes that need no care."""
 kinds: dict[type, ItemKind] = {}
 _raw_kinds: dict[str, ItemKind] = {}
 
@@ -285,8 +305,15 @@ def encode_item(item: RolloutItem, *, timestamp: str, ordinal: int | None = None
     Raises:
         ItemNotEncodable: see `encode_payload`.
     """
+    record_type = _plain_types.get(item.__class__)
+    if record_type is not None and ordinal is not None:
+        try:
+            return _encode_lines([PlainLine(timestamp, ordinal, record_type, item)])
+        except REFUSALS:
+            pass  # the long way decides
     kind = kind_of(item)
-    buffer = bytearray(b'{"timestamp":"%b' % timestamp.encode())
+    head = encode_value(timestamp)
+    buffer = bytearray(b'{"timestamp":' + head[:-1])
     buffer += kind.envelope_unnumbered if ordinal is None else b'","ordinal":%d%b' % (ordinal, kind.envelope)
     encode_payload(item, buffer, kind)
     buffer += b"}\n"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from protocol.codec import encode_value
+from protocol.codec import REFUSALS, PlainLine, encode_value
 from protocol.errors import InvalidLine
 from protocol.items import RolloutItem, decode_item
 from protocol.places import Places
@@ -63,6 +63,7 @@ class RolloutLine(Struct, kw_only=True, gc=False):
 # So many bytes can't nest too deep: 129 levels need a bracket to open and one to close each.
 _SHALLOW_BYTES = 2 * NESTING_MAX + 1
 
+_encode = msgspec.json.Encoder().encode
 _decode_fast: Callable[[bytes], RolloutLine] = msgspec.json.Decoder(RolloutLine).decode
 
 
@@ -130,6 +131,18 @@ def encode_line(line: RolloutLine) -> bytes:
     """
     if line.source is not None:
         return line.source + b"\n"
+    composed = _compose(line)
+    if b"\n" in composed:
+        raise InvalidLine("newline", "its payload holds a newline outside a string")
+    return composed + b"\n"
+
+
+def _compose(line: RolloutLine) -> bytes:
+    if line.timestamp is not None and line.ordinal is not None and line.type is not None and line.payload:
+        try:
+            return _encode(PlainLine(line.timestamp, line.ordinal, line.type, line.payload))
+        except REFUSALS:
+            pass  # a lone surrogate, say
     members = [] if line.timestamp is None else [b'"timestamp":' + encode_value(line.timestamp)]
     if line.ordinal is not None:
         members.append(b'"ordinal":%d' % line.ordinal)
@@ -137,7 +150,4 @@ def encode_line(line: RolloutLine) -> bytes:
         members.append(b'"type":' + encode_value(line.type))
     if line.payload:
         members.append(b'"payload":' + bytes(line.payload))
-    composed = b"{" + b",".join(members) + b"}"
-    if b"\n" in composed:
-        raise InvalidLine("newline", "its payload holds a newline outside a string")
-    return composed + b"\n"
+    return b"{" + b",".join(members) + b"}"

@@ -145,8 +145,9 @@ class Backlog:
         self.handed.append(head)
 
     def insert_first(self, note: bytes) -> None:
-        """Put lines of the writer itself before everything that waits (a gap note, a lost header)."""
-        if self.waiting and not self.waiting[0].handed:
+        """Put lines of the writer itself before everything that waits, of which nothing was handed over
+        (a gap note, a lost header)."""
+        if self.waiting:
             first = self.waiting[0]
             first.data[:0] = note
             first.note_bytes += len(note)

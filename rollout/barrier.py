@@ -74,14 +74,15 @@ class Barrier:
         return self._future.cancelled()
 
     def deliver(self) -> None:
-        """Tell the caller; on its own loop, or anywhere if it blocks."""
-        if self._future.done():
-            return
-        if self.error is not None:
-            self._future.set_exception(self.error)
-        else:
-            assert self.receipt is not None
-            self._future.set_result(self.receipt)
+        """Tell the caller; on its own loop, or anywhere if it blocks. The first answer counts."""
+        try:
+            if self.error is not None:
+                self._future.set_exception(self.error)
+            else:
+                assert self.receipt is not None
+                self._future.set_result(self.receipt)
+        except (asyncio.InvalidStateError, concurrent.futures.InvalidStateError):
+            return  # cancelled, or answered by the writer and a sync at once
 
 
 def _deliver_all(barriers: list[Barrier]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import threading
 from collections.abc import Callable
 
 from protocol.errors import RolloutExists
@@ -63,8 +64,14 @@ class FileSink:
         self._first_line = first_line
         self._needs_newline = False
         self._torn_from: int | None = None
+        self._kept: tuple[int, int] | None = None
+        """What was set aside last, so that a cut that is tried again doesn't set it aside again."""
         self._suspect: tuple[int, int] | None = None
         self._rewrite = False
+        self._healing = False
+        # Healing and writing again never overlap: one would put bytes where the other has moved them.
+        self._placing = threading.Lock()
+        self._sync_descriptor = -1
 
     @property
     def created(self) -> bool:
@@ -103,11 +110,12 @@ class FileSink:
     def append(self, chunk: Chunk) -> None:
         if self._torn_from is not None:
             raise SinkDisturbed("the last line is torn")
-        if self._needs_newline:
-            self.end_bytes += self._calls.write(self._file.descriptor, b"\n")
-            self._needs_newline = False
         if not chunk.handed:
             chunk.offset = self.end_bytes
+            if self._needs_newline:  # as a part of the chunk: one write, and written again with it
+                chunk.data[:0] = b"\n"
+                chunk.note_bytes += 1
+                self._needs_newline = False
         try:
             with memoryview(chunk.data) as view:
                 self._append_rest(chunk, view)
@@ -159,6 +167,10 @@ class FileSink:
     # Syncing
 
     def sync_job(self, backlog: Backlog) -> Callable[[], None]:
+        # Ours may be reopened while this one syncs; a duplicate reports the same errors (open(2)).
+        # First, because it may fail: then nothing that is still to be done was forgotten.
+        descriptor = self._sync_descriptor = self._calls.dup(self._file.descriptor)
+        end, epoch = self.end_bytes, self.epoch
         rewrites = (
             [(chunk.offset, bytes(chunk.data[: chunk.handed])) for chunk in backlog if chunk.handed]
             if self._rewrite
@@ -167,29 +179,28 @@ class FileSink:
         self._rewrite = False
         suspect, self._suspect = self._suspect, None
         folders, self._file.unsynced_folders = self._file.unsynced_folders, []
-        # Ours may be reopened while this one syncs; a duplicate reports the same errors (open(2)).
-        descriptor = self._calls.dup(self._file.descriptor)
-        end = self.end_bytes
 
         def job() -> None:
             done = False
             try:
                 if suspect is not None or rewrites:
-                    self._write_again(descriptor, suspect, rewrites)
+                    self._write_again(descriptor, suspect, rewrites, epoch)
                 self._calls.datasync(descriptor)
                 for folder in dict.fromkeys(folders):
                     self._calls.sync_folder(folder)
                 done = True
-                self._verify_synced(descriptor, end)
+                self._verify_synced(descriptor, end, epoch)
             finally:
                 if not done:
+                    self._rewrite = self._rewrite or bool(rewrites)
                     self._suspect = self._suspect or suspect
                     self._file.unsynced_folders[:0] = folders
-                self._calls.close(descriptor)
+                self._sync_descriptor = -1
+                self._file.let_go(descriptor)
 
         return job
 
-    def _verify_synced(self, descriptor: int, end: int) -> None:
+    def _verify_synced(self, descriptor: int, end: int, epoch: int) -> None:
         """After the sync, in its thread: what was synced is what stands at the path."""
         if self._fence is not None:
             self._fence()
@@ -200,12 +211,18 @@ class FileSink:
             raise SinkDisturbed("the path is gone") from None
         if (at_path.st_dev, at_path.st_ino) != (held.st_dev, held.st_ino) or held.st_size < end:
             raise SinkDisturbed("the file is not the one that was synced")
+        self._require_unhealed(epoch)
+
+    def _require_unhealed(self, epoch: int) -> None:
+        """What a healing wrote meanwhile isn't covered, and where things stand may have changed."""
+        if self.epoch != epoch or self._healing:
+            raise SinkDisturbed("it was healed during the sync")
 
     def sync_failed(self) -> None:
         self._rewrite = True
 
     def _write_again(
-        self, source: int, suspect: tuple[int, int] | None, rewrites: list[tuple[int, bytes]]
+        self, source: int, suspect: tuple[int, int] | None, rewrites: list[tuple[int, bytes]], epoch: int
     ) -> None:
         """Same bytes, same offsets: makes pages dirty again that a failed fsync marked clean (G3)."""
         try:
@@ -217,17 +234,20 @@ class FileSink:
         try:
             if not self._file.is_ours(self._calls.fstat(descriptor)):
                 raise OSError(errno.ESTALE, "another file stands at the path", self.path)
-            if suspect is not None:
-                begin, end = suspect
-                self._pwrite_all(descriptor, self._file.read(begin, end - begin, descriptor=source), begin)
-            for offset, data in rewrites:
-                self._pwrite_all(descriptor, data, offset)
+            with self._placing:
+                if suspect is not None:
+                    begin, end = suspect
+                    data = self._file.read(begin, end - begin, descriptor=source)
+                    self._pwrite_all(descriptor, data, begin, epoch)
+                for offset, data in rewrites:
+                    self._pwrite_all(descriptor, data, offset, epoch)
         finally:
-            self._calls.close(descriptor)
+            self._file.let_go(descriptor)
 
-    def _pwrite_all(self, descriptor: int, data: bytes, offset: int) -> None:
+    def _pwrite_all(self, descriptor: int, data: bytes, offset: int, epoch: int) -> None:
         view = memoryview(data)
         while view:
+            self._require_unhealed(epoch)
             written = self._calls.pwrite(descriptor, view, offset)
             if written <= 0:
                 raise OSError(errno.EIO, f"pwrite returned {written}")
@@ -236,19 +256,25 @@ class FileSink:
     # Healing
 
     def heal(self, backlog: Backlog) -> None:
+        self._healing = True
+        try:
+            with self._placing:
+                self._heal(backlog)
+        finally:
+            self._healing = False
+
+    def _heal(self, backlog: Backlog) -> None:
         if self._fence is not None:
             self._fence()
         if not self._file.is_open:
             self.create(backlog)
             return
-        if self._torn_from is not None:
-            self._set_torn_tail_aside(self._torn_from)
-            backlog.durable_offset = self.end_bytes  # what we cut ourselves is no gap
         self._file.find_again(first_line=self._first_line, durable_offset=backlog.durable_offset)
+        if self._torn_from is not None:
+            self._mend_torn_tail(self._torn_from, backlog)
         size = self._file.size()
         if size < backlog.durable_offset:
-            self._note_gap(size, backlog)
-            size = self._file.size()
+            size = self._note_gap(size, backlog)
         self._settle(self._compare(backlog, size), backlog, size)
 
     def _compare(self, backlog: Backlog, size: int) -> Standing:
@@ -257,14 +283,24 @@ class FileSink:
             touched.append(backlog.waiting[0])
         return compare(touched, start=backlog.durable_offset, size=size, read=self._file.read)
 
-    def _set_torn_tail_aside(self, offset: int) -> None:
-        """What a dead process left of its last line: copied to a kept file, then cut or ended."""
-        end = self._file.size()
-        keep_torn_tail(self._file.descriptor, offset, end, self.path)
-        self._end_torn_tail(offset, end)
+    def _mend_torn_tail(self, offset: int, backlog: Backlog) -> None:
+        """What a dead process left of its last line, from `offset` on: set aside, then cut or ended."""
+        size = self._file.size()
+        if size > self.end_bytes:
+            # Somebody went on behind it, or inside it: it is theirs now.
+            self._torn_from = None
+            return
+        if size > offset:
+            self._set_aside(offset, size)
+        # What we cut ourselves is no gap; what others cut before it is.
+        backlog.durable_offset = max(offset, self._file.size())
         self._torn_from = None
 
-    def _end_torn_tail(self, offset: int, end: int) -> None:
+    def _set_aside(self, offset: int, end: int) -> None:
+        """Copy the end of the file to a kept file; then cut it off, or end it where cutting is forbidden."""
+        if self._kept != (offset, end):
+            keep_torn_tail(self._file.descriptor, offset, end, self.path, calls=self._calls)
+            self._kept = (offset, end)
         if self._cut(offset):
             self.end_bytes = offset
         else:
@@ -303,20 +339,25 @@ class FileSink:
         else:
             chunk.offset, chunk.handed = offset, standing.broken_bytes
 
-    def _note_gap(self, size: int, backlog: Backlog) -> None:
-        """Durable bytes are gone: end the file on a line border, and name what is missing (G1)."""
+    def _note_gap(self, size: int, backlog: Backlog) -> int:
+        """Durable bytes are gone: end the file on a line border, and name what is missing (G1).
+
+        Returns the file's size afterwards.
+        """
         border = self._last_border(size)
         lost = backlog.durable_offset - border
         if border < size:
-            keep_torn_tail(self._file.descriptor, border, size, self.path)
-            self._end_torn_tail(border, size)
-        if backlog.handed:
-            backlog.requeue(backlog.handed[0])  # gone with them; the note goes before all of it
+            self._set_aside(border, size)
+        size = self._file.size()
+        first = next(iter(backlog), None)
+        if first is not None:
+            backlog.requeue(first)  # gone with them; the note goes before all of it
         headless = border < len(self._first_line)
         backlog.insert_first((self._first_line if headless else b"") + self._gap_line(lost, "truncated"))
-        backlog.durable_offset = self._file.size()
+        backlog.durable_offset = size
         self._suspect = None
         _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
+        return size
 
     def _last_border(self, size: int) -> int:
         """The offset behind the last newline before `size`."""
@@ -330,4 +371,9 @@ class FileSink:
         return 0
 
     def close(self) -> None:
+        self.epoch += 1  # a sync that still hangs must place nothing any more
         self._file.close()
+
+    def close_in_child(self) -> None:
+        self._file.close()
+        self._file.let_go(self._sync_descriptor)

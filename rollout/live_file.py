@@ -103,7 +103,7 @@ class LiveFile:
                 lock_rollout(descriptor, self.path)
             self.take(descriptor)
         except BaseException:
-            self._let_go(descriptor)
+            self.let_go(descriptor)
             raise
         self.unsynced_folders.append(folder)
         return fresh
@@ -129,9 +129,9 @@ class LiveFile:
         """Let go of the inode and of the lock. Never raises."""
         held = (self.descriptor, self._lock_descriptor)
         self.descriptor = self._lock_descriptor = -1
-        self._let_go(*held)
+        self.let_go(*held)
 
-    def _let_go(self, *descriptors: int) -> None:
+    def let_go(self, *descriptors: int) -> None:
         """Close. An error changes nothing: the descriptor is gone all the same (close(2)), its number may
         be somebody else's already, and what counts was synced."""
         for descriptor in descriptors:
@@ -180,10 +180,10 @@ class LiveFile:
             if not self.is_ours(self._calls.fstat(fresh)):
                 raise RolloutReplaced(path=self.path, reason="it changed while it was reopened")
         except BaseException:
-            self._let_go(fresh)
+            self.let_go(fresh)
             raise
         old, self.descriptor = self.descriptor, fresh
-        self._let_go(old)
+        self.let_go(old)
 
     def _adopt(self, first_line: bytes, durable_offset: int) -> None:
         """Go on in the file at the path, if it is the same rollout rewritten."""
@@ -197,7 +197,7 @@ class LiveFile:
                 lock_rollout(fresh, self.path)
             self._switch(fresh)
         except BaseException:
-            self._let_go(fresh)
+            self.let_go(fresh)
             raise
         self.may_cut = False
         _log.warning("%s: was replaced by a copy of itself; going on in that", self.path)
@@ -227,12 +227,12 @@ class LiveFile:
                 self._calls.unlink(temporary)
             self._switch(fresh)
         except FileExistsError:
-            self._let_go(fresh)
+            self.let_go(fresh)
             raise RolloutReplaced(
                 path=self.path, reason="it appeared while the rollout was rebuilt"
             ) from None
         except BaseException:
-            self._let_go(fresh)
+            self.let_go(fresh)
             raise
         self.may_cut = True
         _log.warning("%s: was unlinked while it was written; rebuilt", self.path)
@@ -255,5 +255,5 @@ class LiveFile:
         if self._locks:
             self._lock_descriptor = self._calls.dup(fresh)
         self.descriptor, self._identity = fresh, (status.st_dev, status.st_ino)
-        self._let_go(*old)
+        self.let_go(*old)
         self.unsynced_folders.append(os.path.dirname(self.path))

@@ -24,9 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import time, time_ns
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from protocol.codec import encode_into, encode_payload, kind_of
+from protocol.codec import REFUSALS, PlainLine, encode_into, encode_payload, kind_of
 from protocol.errors import PendingQueueFull, RecordTooLarge, RolloutError
 from protocol.items import RawItem, RolloutItem
 from protocol.timestamps import format_timestamp
@@ -45,9 +43,6 @@ _SCRATCH_BYTES_KEPT = 64 << 10
 _NO_LIMIT = 1 << 62
 
 _ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
-
-# What msgspec raises for values that it can't write; the codec then decides.
-_REFUSALS = (UnicodeEncodeError, OverflowError, TypeError, ValueError, RecursionError)
 
 
 class _Plan(NamedTuple):
@@ -69,15 +64,6 @@ def _flatten(items: Sequence[Records]) -> list[RolloutItem]:
         else:
             flat.append(each)  # type: ignore[arg-type]  # what is no item is refused by name when encoded
     return flat
-
-
-class _Line(Struct):
-    """A line as the express way fills it in: one for each class of items, used again and again."""
-
-    timestamp: str
-    ordinal: int
-    type: str
-    payload: object
 
 
 class Pending:
@@ -154,7 +140,7 @@ class Pending:
         self._bind_all = bind_all
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
-        self._lines: dict[type, _Line] = {}
+        self._lines: dict[type, PlainLine] = {}
         """Of the classes that may go the express way: plain, numbered, of no special level."""
         self._scratch = bytearray()
 
@@ -238,7 +224,7 @@ class Pending:
             except RuntimeError:
                 pass  # interrupted while it waited for the lock: nothing to let go of
 
-    def _append_express(self, item: Records, line: _Line) -> bool:
+    def _append_express(self, item: Records, line: PlainLine) -> bool:
         """One item of a class that needs nothing special. False: it must go the long way.
 
         Encoded apart and then copied: encoding behind a long buffer makes msgspec stretch it by half
@@ -254,7 +240,7 @@ class Pending:
                 self._buffer += scratch
                 self._next_ordinal = ordinal + 1  # type: ignore[operator]
                 return True
-        except _REFUSALS:
+        except REFUSALS:
             pass  # the long way says what is wrong with it
         finally:
             line.payload = None
@@ -347,7 +333,7 @@ class Pending:
             cls = item.__class__
             self._plans[cls] = plan
             if plan.numbered and kind.plain and not plan.binds and plan.level is None:
-                self._lines[cls] = _Line(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
+                self._lines[cls] = PlainLine(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
         return plan
 
     def _wake_writer(self, urgency: Durability | None) -> None:

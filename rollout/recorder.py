@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Self
 from protocol.errors import PendingQueueFull
 from rollout.barrier import Barrier, Goal, Receipt
 from rollout.config import RecorderConfig
-from rollout.core import Core, create_core, open_core
-from rollout.health import WriterHealth
-from rollout.pending import Records
-from rollout.service import Service, shared_service
 
 if TYPE_CHECKING:
     from protocol.meta import SessionMeta
+    from rollout.core import Core
+    from rollout.health import WriterHealth
+    from rollout.pending import Records
+    from rollout.service import Service
 
-_BREATH_SECONDS = 0.005
-"""A loop of `await record()` that is never full gives way to other tasks this often."""
+_BREATH_BYTES = 256 << 10
+"""A loop of `await record()` gives way to other tasks this often, though the queue has room."""
 
 __all__ = ["RecorderHandle", "RecorderOpening", "RolloutRecorder"]
 
@@ -98,7 +98,7 @@ class RolloutRecorder(RecorderHandle):
     what was accepted stays accepted, a sync under way goes on.
     """
 
-    _breathe_at = 0.0
+    _breathe_at = _BREATH_BYTES
 
     @classmethod
     def create(
@@ -115,6 +115,8 @@ class RolloutRecorder(RecorderHandle):
         Raises:
             RolloutExists: a file that is not empty stands there.
         """
+        from rollout.core import create_core  # what a recorder is made of is loaded with the first one
+
         return RecorderOpening(
             cls, lambda service: create_core(path, meta, config=config or RecorderConfig(), service=service)
         )
@@ -127,6 +129,8 @@ class RolloutRecorder(RecorderHandle):
             ThreadNotFound, NotARollout, RolloutUnreadable: it can't be opened as a rollout.
             ActiveWriter: another recorder writes it; the error names it.
         """
+        from rollout.core import open_core
+
         return RecorderOpening(
             cls, lambda service: open_core(path, config=config or RecorderConfig(), service=service)
         )
@@ -134,7 +138,7 @@ class RolloutRecorder(RecorderHandle):
     async def record(self, *items: Records, timeout: float | None = None) -> None:
         """Like `record_nowait`, but waits while the pending queue is full, at most `timeout` seconds.
 
-        A task that does nothing else lets the other tasks of its loop run every few milliseconds.
+        A task that does nothing else lets the other tasks of its loop run every 256 KiB.
 
         Cancelled while waiting, nothing was accepted; once it returned, the items are kept.
 
@@ -142,10 +146,10 @@ class RolloutRecorder(RecorderHandle):
             PendingQueueFull: still full after `timeout` seconds; `last_error` says why.
             RecordTooLarge, ItemNotEncodable, RecorderClosed, WriterFenced: as `record_nowait`.
         """
-        now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
-        if now >= self._breathe_at:
-            self._breathe_at = now + _BREATH_SECONDS
+        deadline = None if timeout is None else time.monotonic() + timeout
+        accepted = self._core.pending.accepted_bytes
+        if accepted >= self._breathe_at:
+            self._breathe_at = accepted + _BREATH_BYTES
             await asyncio.sleep(0)
         while True:
             try:
@@ -234,6 +238,8 @@ class RecorderOpening:
         self._recorder: RolloutRecorder | None = None
 
     async def _open(self) -> RolloutRecorder:
+        from rollout.service import shared_service
+
         service = await asyncio.to_thread(shared_service)
         opening = service.submit_blocking(lambda: self._make_core(service))
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextvars
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,8 @@ from aiofiles.os import wrap
 from rollout.executor import DaemonExecutor
 
 __all__ = ["Served", "Service", "shared_service"]
+
+_log = logging.getLogger("rollout.writer")
 
 _T = TypeVar("_T")
 
@@ -80,6 +83,9 @@ class Service:
     async def _run(self, writer: Served) -> None:
         try:
             await writer.run()
+        except Exception:
+            # The others go on, whatever happened to this one.
+            _log.exception("a writer ended without having kept its error")
         finally:
             self._writers.discard(writer)
 

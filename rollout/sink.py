@@ -60,3 +60,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Let go of it. Never raises for what was already handed over."""
+
+    def close_in_child(self) -> None:
+        """In a forked child: let go of it, and of what a sync under way was using; no thread does any more."""

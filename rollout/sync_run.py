@@ -52,10 +52,10 @@ class SyncRun:
         """Sync, answer, leave the outcome."""
         try:
             self._job()
+            self._note(self.covered)
         except BaseException as error:  # noqa: BLE001  # the writer decides what it means
             self._leave(error)
             return
-        self._note(self.covered)
         receipts = [(barrier, Receipt(barrier.items, self.covered.offset_bytes)) for barrier in self._riders]
         for barrier, receipt in receipts:
             barrier.receipt = receipt

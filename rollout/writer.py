@@ -24,7 +24,7 @@ import anyio.abc
 
 from protocol.errors import RecorderClosed, RolloutError, RolloutWriteError, UnwrittenItems, WriterFenced
 from protocol.items import RolloutItem
-from rollout.backlog import Backlog
+from rollout.backlog import Backlog, Chunk
 from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
 from rollout.config import RecorderConfig
 from rollout.health import WriterHealth
@@ -39,6 +39,8 @@ __all__ = ["KeepUnwritten", "Writer"]
 
 _log = logging.getLogger("rollout.writer")
 
+_HEAL_SECONDS = 1.0
+"""How long the end of a healing is waited for when the time to close is over."""
 _KEEP_SECONDS = 2.0
 """How long setting items aside may take when the time to close is over."""
 _HEALINGS_MAX = 3
@@ -82,7 +84,12 @@ class Writer:
         self._sync: SyncRun | None = None
         self._synced_epoch = sink.epoch
         self._synced_items = 0
-        self._healing = False
+        self._healing: anyio.Event | None = None
+        """A healing is under way in its thread; set when that ends."""
+        self._at_stake: list[Chunk] = []
+        """The backlog as that healing found it."""
+        self._gave_up = False
+        """The time to close is over: from here on the file is left alone."""
         self._retries = 0
         self._reopens = 0
 
@@ -94,6 +101,8 @@ class Writer:
         self._fenced: WriterFenced | None = None
         self._end_error: RolloutError | None = None
         self._bug: BaseException | None = None
+        self._bug_kept: str | None = None
+        """Where the items of a writer that died of a bug are."""
 
     # Called from any thread
 
@@ -104,6 +113,9 @@ class Writer:
     def request(self, barrier: Barrier) -> None:
         """Leave a barrier; it is answered on its caller's loop."""
         barrier.target, barrier.items = self._pending.position()
+        if barrier.goal is Goal.ROOM:
+            # What is free now was not enough: wait until there is more, and don't ask again before.
+            barrier.target = self._pending.durable_bytes + 1
         wake = self._barriers.leave(barrier)
         if wake is None:
             self._answer_closed(barrier)
@@ -118,11 +130,12 @@ class Writer:
 
     def close_at_exit(self, done: Callable[[], None]) -> float:
         self.close_soon(done)
-        return self._config.close_seconds + _KEEP_SECONDS
+        return self._config.close_seconds + _HEAL_SECONDS + _KEEP_SECONDS
 
     def discard(self) -> None:
         """Stop without draining: what is pending is dropped."""
         self._discarding = True
+        self._pending.refuse(self._why_closed)
         self._service.call(self._begin_close)
 
     def reset_after_fork(self) -> None:
@@ -131,7 +144,7 @@ class Writer:
         self._state = WriterState.CLOSED
         self._barriers.reset_after_fork()
         self._pending.reset_after_fork(self._why_closed)
-        self._sink.close()
+        self._sink.close_in_child()
 
     @property
     def state(self) -> WriterState:
@@ -192,7 +205,8 @@ class Writer:
             async with anyio.create_task_group() as self._tasks:
                 while self._state is not WriterState.CLOSED:
                     await self._sleep()
-                    await self._round()
+                    if not self._gave_up:
+                        await self._round()
                 self._tasks.cancel_scope.cancel()
         except BaseException as error:
             self._die(error)
@@ -201,8 +215,11 @@ class Writer:
         finally:
             for name in list(self._timers):
                 self._stop_timer(name)
-            for callback in self._close_callbacks:
-                callback()
+            self._call_back()
+
+    def _call_back(self) -> None:
+        while self._close_callbacks:
+            self._close_callbacks.pop()()
 
     async def _round(self) -> None:
         self._receive()
@@ -214,16 +231,24 @@ class Writer:
             self._finish_sync()
             try:
                 await self._work()
-            except WriterFenced as error:
-                await self._be_fenced(error)
             except (OSError, RolloutError) as error:
-                self._trouble.write_failed(error)
-                self._fail(error)
+                if self._gave_up:
+                    return
+                await self._take_failure(error)
             self._answer()
+        else:
+            self._barriers.fail_all(partial(copy.copy, self._fenced))
         self._finish_closing()
         self._watch_sync()
         if self._state is not WriterState.CLOSED and not self._pending.rest():
             self._signal()
+
+    async def _take_failure(self, error: OSError | RolloutError) -> None:
+        if isinstance(error, WriterFenced):
+            await self._be_fenced(error)
+        else:
+            self._trouble.write_failed(error)
+            self._fail(error)
 
     def _receive(self) -> None:
         # A barrier that comes while all is well survives the first failure: it is retried at once.
@@ -285,11 +310,16 @@ class Writer:
     async def _heal(self) -> None:
         """In a thread of its own: rebuilding a file or searching it may take long."""
         self._reopens += 1
-        self._healing = True
+        self._healing, self._at_stake = anyio.Event(), [*self._backlog]
         try:
             await self._service.run_blocking(partial(self._sink.heal, self._backlog))
         finally:
-            self._healing = False
+            self._healing.set()
+            self._healing, self._at_stake = None, []
+            if self._state is WriterState.CLOSED:
+                self._sink.close()  # `_end` must not, while its descriptors were in use
+        if self._gave_up:
+            raise RecorderClosed(path=self._sink.path)
 
     def _note_recovery(self) -> None:
         if not self._trouble and self._sink.created:
@@ -371,7 +401,10 @@ class Writer:
         if goal is Goal.FLUSH:
             return backlog.written >= target
         if goal is Goal.ROOM:
-            return self._pending.accepted_bytes - backlog.durable <= self._config.pending_bytes_max // 2
+            waiting = self._pending.accepted_bytes - backlog.durable
+            return not waiting or (
+                backlog.durable >= target and waiting <= self._config.pending_bytes_max // 2
+            )
         return backlog.durable >= target and self._synced_epoch == self._sink.epoch
 
     def _answer(self) -> None:
@@ -417,7 +450,7 @@ class Writer:
                 pending_items=self._pending.accepted_items - self._synced_items,
                 offset_bytes=self._sink.end_bytes,
             )
-        fresh.__cause__ = error
+        fresh.__cause__ = error.__cause__ if isinstance(error, RolloutError) else error
         return fresh
 
     def _move(self, target: WriterState, error: BaseException | None = None) -> None:
@@ -442,6 +475,8 @@ class Writer:
                 self._start_timer("deadline", self._config.close_seconds, self._deadline_passed)
             self._stop_timer("retry")
         self._signal()
+        if self._state is WriterState.CLOSED:
+            self._call_back()
 
     def _finish_closing(self) -> None:
         if not self._closing or self._state is WriterState.CLOSED:
@@ -458,14 +493,20 @@ class Writer:
 
     def _deadline_passed(self) -> None:
         if self._state is not WriterState.CLOSED and not self._discarding:
+            self._gave_up = True
             self._tasks.start_soon(self._give_up)
 
     async def _give_up(self) -> None:
         """The time to close is over: what isn't durable is set aside, and everybody is told where."""
-        self._backlog.add(self._pending.take())
+        if self._healing is not None:
+            with anyio.move_on_after(_HEAL_SECONDS):
+                await self._healing.wait()
+        if self._healing is None:
+            self._finish_sync()
+            self._backlog.add(self._pending.take())
         cause = self._trouble.last_error
-        if self._is_drained() and cause is not None:
-            self._end(self._as_rollout_error(cause))
+        if self._is_drained():
+            self._end(None if cause is None else self._as_rollout_error(cause))
             return
         kept_path, unwritten = await self._keep_rest()
         error = UnwrittenItems(
@@ -480,7 +521,10 @@ class Writer:
 
     async def _keep_rest(self) -> tuple[str | None, bytes]:
         """Set aside the lines that aren't durable. None if no place took them; they are returned too."""
-        lines = self._backlog.undurable_lines()
+        if self._healing is None:
+            lines = self._backlog.undurable_lines()
+        else:  # it hangs, with the backlog in its hands
+            lines = [bytes(chunk.data) for chunk in (*self._at_stake, *self._pending.take())]
         items = self._pending.accepted_items - self._synced_items
         kept = None
         with anyio.move_on_after(_KEEP_SECONDS):
@@ -507,10 +551,13 @@ class Writer:
         self._state = move(self._state, WriterState.CLOSED)
         self._end_error = error
         self._pending.refuse(self._why_closed)
-        self._sink.close()
-        for barrier in self._barriers.close() + self._closers:
-            self._answer_closed(barrier)
-        self._signal()
+        try:
+            if self._healing is None:
+                self._sink.close()
+        finally:
+            for barrier in self._barriers.close() + self._closers:
+                self._answer_closed(barrier)
+            self._signal()
 
     def _answer_closed(self, barrier: Barrier) -> None:
         error = self._bug or self._end_error
@@ -524,10 +571,11 @@ class Writer:
 
     def _why_closed(self) -> RolloutError:
         if self._bug is not None:
+            kept = f"; its items are kept in {self._bug_kept}" if self._bug_kept else ""
             error: RolloutError = RolloutWriteError(
                 path=self._sink.path,
                 operation="write",
-                message=f"the writer failed: {self._bug!r}",
+                message=f"the writer failed: {self._bug!r}{kept}",
                 hint="This is a bug in rollout-recorder; please report it with its traceback",
             )
             error.__cause__ = self._bug
@@ -541,14 +589,19 @@ class Writer:
     def _die(self, bug: BaseException) -> None:
         """A bug, or the end of the service: keep the error, set the items aside, let nobody hang."""
         self._bug = bug
+        self._pending.refuse(self._why_closed)
         _log.error("%s: the writer failed; this is a bug", self._sink.path, exc_info=bug)
-        self._backlog.add(self._pending.take())
-        lines = self._backlog.undurable_lines()
         try:
-            if lines and not self._discarding:
-                items = self._pending.accepted_items - self._synced_items
-                self._keep_unwritten(lines, self._backlog.durable_offset, items)
-        except OSError as error:
-            _log.error("%s: its items could not be set aside: %s", self._sink.path, error)  # noqa: TRY400
+            self._bug_kept = self._keep_after_bug()
+        except Exception:
+            _log.exception("%s: its items could not be set aside", self._sink.path)
         finally:
             self._end(None)
+
+    def _keep_after_bug(self) -> str | None:
+        self._backlog.add(self._pending.take())
+        lines = self._backlog.undurable_lines()
+        if not lines or self._discarding:
+            return None
+        items = self._pending.accepted_items - self._synced_items
+        return self._keep_unwritten(lines, self._backlog.durable_offset, items)

@@ -26,13 +26,14 @@ from tests.faults.restart import RESTART_NUMBER, read_back, run_restart
 from tests.faults.runner import Outcome
 from tests.faults.workloads import ROLLOUT
 
-__all__ = ["check_crash_state", "check_run", "materialise"]
+__all__ = ["check_crash_restart", "check_crash_state", "check_run", "materialise"]
 
 
 def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
     """All that can be said of one run: the promises while it ran, what it left, the restart on that."""
     assert not outcome.hung, f"it hung\n{outcome.errors}"
     assert outcome.code in (0, -9), f"it ended with code {outcome.code}\n{outcome.errors}"
+    assert "this is a bug" not in outcome.errors, outcome.errors
     assert not outcome.killed or any(fault.kills for fault in outcome.faults), f"killed\n{outcome.errors}"
     promises, model = _follow(outcome)
     assert promises.ended or outcome.killed, f"it ended early\n{outcome.errors}"
@@ -49,7 +50,8 @@ def _follow(outcome: Outcome) -> tuple[Promises, DiskModel]:
     promises, model = Promises.of_file(outcome.before.volatile().get(ROLLOUT)), outcome.before
     for call in outcome.calls:
         if call.name != "mark":
-            model.apply(call)
+            writes = model.apply(call) and call.name in ("write", "pwrite") and call.path.endswith(".jsonl")
+            assert not (writes and promises.closed), "(f) it went on writing after it was closed"
             continue
         promises.take(call.data.decode())
         check_state(model.volatile(), promises, level=promises.flushed, clause="f", process_death=True)

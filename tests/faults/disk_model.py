@@ -11,6 +11,9 @@ The rules, each taken at its harshest:
 * A name (made, linked, renamed, removed) is on the disk when its folder was synced; until then the
   changes of a folder reach it in their order, of two folders independently.
 * What was cut off does not come back together with a later size.
+
+With `names_follow` one rule is milder, as in ext4, xfs and btrfs: the sync of a file brings its name
+out too, and the names of the folders above it. POSIX promises no such thing.
 """
 
 from __future__ import annotations
@@ -132,7 +135,7 @@ class _File:
                 part = self.versions[version][begin : begin + SECTOR_BYTES].ljust(SECTOR_BYTES, b"\0")
                 built[begin : begin + SECTOR_BYTES] = part[: size - begin]
         for version, end in self._cuts:
-            if version <= size_version:
+            if version <= size_version and end < size:
                 self._clear_cut(built, version, end, choices)
         return bytes(built)
 
@@ -181,6 +184,7 @@ class DiskModel:
     """The tree below one folder. Feed it the calls of a log, one after the other."""
 
     def __init__(self, root: str) -> None:
+        self.names_follow = False
         self._root = root
         self._folders: dict[str, _Folder] = {"": _Folder()}
         self._files: dict[int, _File] = {}
@@ -274,9 +278,17 @@ class DiskModel:
             elif key in self._syncs:
                 covered = self._syncs.pop(key)
                 assert isinstance(covered, tuple)
+                if call.happened and self.names_follow:
+                    self._sync_names(self._relative(call.path))
                 if call.happened or call.errno != errno.EINTR:  # a signal writes nothing and loses nothing
                     file.end_sync(covered, succeeded=call.happened)
         return True
+
+    def _sync_names(self, path: str) -> None:
+        while path:
+            path = path.rpartition("/")[0]
+            folder = self._folders[path]
+            folder.synced = len(folder.versions) - 1
 
     # What is there
 

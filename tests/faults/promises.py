@@ -27,6 +27,8 @@ class Promises:
     """`record` raised."""
     unwritten: dict[str, Any] | None = None
     """The close failed: what its error said."""
+    closed: bool = False
+    """A close has returned or raised, and nothing was opened since."""
     ended: bool = False
     """The program came to its end."""
     errors: list[dict[str, Any]] = field(default_factory=list)
@@ -46,6 +48,7 @@ class Promises:
         """Take in one note."""
         note = json.loads(text)
         kind = note["kind"]
+        self.closed = kind in ("close", "unwritten") or (self.closed and kind == "end")
         if kind == "offer":
             self.offered = note["upto"]
         elif kind == "accept":

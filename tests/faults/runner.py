@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.faults.disk_model import DiskModel
-from tests.faults.shim import FOREVER, Call, Fault, build_shim, decode_log, encode_plan
-from tests.faults.workloads import PREPARE, rollout_in
+from tests.faults.shim import FOREVER, Action, Call, Fault, build_shim, decode_log, encode_plan
+from tests.faults.workloads import NAMES_FOLLOW, PREPARE, rollout_in
 
 __all__ = ["Outcome", "Runner", "fast_folder"]
 
@@ -107,10 +107,12 @@ class Runner:
         if workload in PREPARE:
             PREPARE[workload](folder / "root")
         before = DiskModel.of_folder(folder / "root")
+        before.names_follow = workload in NAMES_FOLLOW
         answer = self._ask(
             {
                 "workload": workload,
                 "plan": encode_plan(faults),
+                "linger": any(fault.action is Action.DELAY for fault in faults),
                 "patient": all(fault.count != FOREVER for fault in faults),
                 **{name: str(folder / name) for name in ("root", "spill", "log", "errors")},
             }

@@ -19,15 +19,17 @@ from protocol.errors import RolloutError, UnwrittenItems
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
 from rollout.recorder import RecorderOpening, RolloutRecorder
+from rollout.state import WriterState
 from tests.faults.numbered import numbered_item
 
-__all__ = ["PREPARE", "ROLLOUT", "THREAD_ID", "WORKLOADS", "Session", "rollout_in", "run_workload"]
+__all__ = ["NAMES_FOLLOW", "PREPARE", "ROLLOUT", "THREAD_ID", "WORKLOADS", "Session", "rollout_in", "run_workload"]
 
 THREAD_ID = "01960000-0000-7000-8000-0000000000fa"
 ROLLOUT = f"made/here/rollout-2026-11-29T10-11-12-{THREAD_ID}.jsonl"
 """Below the watched folder; its own folders are made by the recorder."""
 
 _TRIES = 4
+_LINGER_SECONDS = 0.5
 Mark = Callable[[str], None]
 
 
@@ -131,6 +133,15 @@ class Session:
         else:
             self.mark("close", upto=upto, offset=receipt.offset_bytes, items=receipt.items)
 
+    async def abandon(self) -> None:
+        """As if the process died, as far as the file can tell. The faults end with it."""
+        if self.over:
+            return
+        self._recorder.discard()
+        while self._recorder.health.state is not WriterState.CLOSED:
+            await asyncio.sleep(0.001)
+        self.lift()
+
     def _mark_error(self, operation: str, error: RolloutError) -> None:
         self.mark("error", operation=operation, type=type(error).__name__, errno=error.errno, text=str(error))
 
@@ -184,6 +195,14 @@ async def _one(session: Session) -> None:
     """Only the first prompt."""
     await session.create()
     session.record(80)
+    await session.sync()
+    await session.close()
+
+
+async def _page(session: Session) -> None:
+    """One item of several pages."""
+    await session.create()
+    session.record(20_000)
     await session.sync()
     await session.close()
 
@@ -302,8 +321,25 @@ async def _overlapping(session: Session) -> None:
     await session.close()
 
 
+async def _abandoned(session: Session) -> None:
+    """A recorder is given up without being closed, perhaps after a failed sync; another one goes on."""
+    await session.create()
+    session.record(100)
+    await session.sync()
+    session.record(2000)
+    await session.flush()
+    await session.sync()
+    await session.abandon()
+    await session.open()
+    session.record(80)
+    await session.sync()
+    await session.close()
+
+
 WORKLOADS = {
     "one": _one,
+    "page": _page,
+    "abandoned": _abandoned,
     "three": _three,
     "five": _five,
     "batch": _batch,
@@ -315,6 +351,10 @@ WORKLOADS = {
     "shortened": _shortened,
     "overlapping": _overlapping,
 }
+
+NAMES_FOLLOW = frozenset({"abandoned"})
+"""Where a recorder dies before it could sync the names, the next one relies on the file's own sync for
+them, as all of ext4, xfs and btrfs give it (docs/faults.md, Decisions)."""
 
 _OLD_META = (
     '{"timestamp":"2026-11-29T10:11:12.000Z","ordinal":0,"type":"session_meta","payload":{"id":"%s",'
@@ -349,9 +389,17 @@ def run_workload(
     lift: Callable[[], None],
     quiet: Callable[[bool], None],
     patient: bool,
+    linger: bool,
 ) -> None:
-    """Run one in this process. `patient`: the faults end, so closing may take as long as it needs."""
+    """Run one in this process. `patient`: the faults end, so closing may take as long as it needs.
+    `linger`: a call is slow; see what it does when the recorder is closed already."""
     tempfile.tempdir = spill
     session = Session(rollout_in(root), mark=mark, lift=lift, quiet=quiet, patient=patient)
-    asyncio.run(WORKLOADS[name](session))
-    session.mark("end")
+
+    async def run() -> None:
+        await WORKLOADS[name](session)
+        if linger:
+            await asyncio.sleep(_LINGER_SECONDS)
+        session.mark("end")
+
+    asyncio.run(run())

@@ -40,6 +40,7 @@ def _be_child(shim: Shim, job: dict[str, Any]) -> None:
             lift=shim.lift,
             quiet=shim.quiet,
             patient=job["patient"],
+            linger=job["linger"],
         )
         code = 0
     except BaseException:  # noqa: BLE001  # a child of fork must never return into its parent's code

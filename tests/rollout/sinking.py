@@ -86,8 +86,9 @@ class Rig:
     def sync(self) -> None:
         """One sync job; raises what it raises, and tells the sink."""
         covered, offset = self.backlog.written, self.sink.end_bytes
+        job = self.sink.sync_job(self.backlog)
         try:
-            self.sink.sync_job(self.backlog)()
+            job()
         except SinkDisturbed:
             raise
         except Exception:

@@ -130,14 +130,6 @@ def test_note_with_nothing_waiting_waits_alone() -> None:
     assert content(backlog) == b""
 
 
-def test_note_goes_before_a_chunk_that_is_partly_written() -> None:
-    """A chunk that was begun isn't changed before its written bytes."""
-    backlog = filled(2)
-    backlog.waiting[0].handed, backlog.waiting[0].offset = 11, 0
-    backlog.insert_first(b"note\n")
-    assert backlog.waiting[0].data == b"note\n"
-
-
 @pytest.mark.parametrize("size", [0, 5, 16, 27, 38])
 def test_split_parts_a_chunk_without_losing_or_moving_anything(size: int) -> None:
     """What stands in one place and what comes elsewhere are together the chunk, notes included."""

@@ -132,8 +132,9 @@ def test_write_that_failed_part_way_is_completed_once(
         calls.arm("write", fails(number), first=2)
     else:
         calls.arm("write", short_then_fails(part, number))
-    with pytest.raises(OSError) if not (reported and part(9) == 9) else contextmanager(lambda: iter([None]))():
+    with pytest.raises(OSError):
         rig.write()
+    assert not reported or rig.data.endswith(b"\n")
     retry(rig)
     assert rig.data == META + lines(1, 2, 3, 4, 5, 6)
 
@@ -466,7 +467,6 @@ def test_rewrite_that_a_healing_overtook_writes_nothing_stale(rig: Rig, path: Pa
     sync.start()
     assert gate.reached.wait(30)
     os.truncate(path, 0)
-    rig.sink.epoch  # the healing must not wait for a disk that hangs: it comes from the writer's side
     healing = threading.Thread(target=rig.heal)
     healing.start()
     gate.open()

@@ -1,0 +1,118 @@
+"""Power cuts: the states that one may leave, at each point of a run, and the product's restart on each.
+
+Invariant: a state is judged by what had been acknowledged at its point of the run; equal states
+with equal promises count once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import random
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.faults.contract import check_crash_restart, check_crash_state, materialise
+from tests.faults.disk_model import DiskModel, Loss, State
+from tests.faults.promises import Promises
+from tests.faults.runner import Outcome, Runner, fast_folder
+from tests.faults.shim import encode_plan
+from tests.faults.sweep import Job
+from tests.faults.workloads import ROLLOUT
+
+__all__ = ["PowerReport", "cut_power"]
+
+_AT_A_POINT_MAX = 400
+
+
+@dataclass(slots=True)
+class PowerReport:
+    """What the states of many runs gave."""
+
+    runs: int = 0
+    points: int = 0
+    """Places in the runs where the power was cut."""
+    states: Counter[Loss] = field(default_factory=Counter)
+    """Distinct ones, by kind."""
+    restarts: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def distinct(self) -> int:
+        return self.states.total()
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The power goes here."""
+
+    point: int
+    loss: Loss
+    state: State
+    promises: Promises
+
+
+def cut_power(
+    job: Job, runner: Runner, loop: asyncio.Runner, *, states: int, seed: int, report: PowerReport
+) -> None:
+    """Make a run, and cut its power until that gave `states` distinct states, or no new ones any more."""
+    outcome = runner.run(job.workload, job.plan)
+    report.runs += 1
+    seen: set[bytes] = set()
+    rng = random.Random(zlib.crc32(f"{seed} {job.workload} {encode_plan(job.plan)}".encode()))
+    per_point = 4
+    try:
+        while len(seen) < states and per_point <= _AT_A_POINT_MAX:
+            for cut in _cuts(outcome, rng, per_point, report):
+                key = _key(cut)
+                if key not in seen:
+                    seen.add(key)
+                    report.states[cut.loss] += 1
+                    _judge(cut, loop, job, seed, report)
+                if len(seen) >= states or len(report.failures) > 20:
+                    return
+            per_point *= 3
+    finally:
+        outcome.remove()
+
+
+def _cuts(outcome: Outcome, rng: random.Random, per_point: int, report: PowerReport) -> Iterator[_Cut]:
+    """The states at each point of the run where something is not on the disk yet, and after each promise."""
+    promises = Promises.of_file(outcome.before.volatile().get(ROLLOUT))
+    model = copy.deepcopy(outcome.before)
+    for point, call in enumerate(outcome.calls):
+        if call.name == "mark":
+            promises.take(call.data.decode())
+        elif not model.apply(call):
+            continue
+        report.points += 1
+        yield _Cut(point, Loss.PROCESS, model.volatile(), copy.copy(promises))
+        for loss, state in model.crash_states(rng, per_point):
+            yield _Cut(point, loss, state, copy.copy(promises))
+
+
+def _key(cut: _Cut) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    promises = cut.promises
+    digest.update(f"{promises.synced} {promises.accepted} {promises.unwritten is None}".encode())
+    for path, content in sorted(cut.state.items()):
+        digest.update(f"\0{path}\0".encode() + (b"" if content is None else hashlib.sha256(content).digest()))
+    return digest.digest()
+
+
+def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerReport) -> None:
+    try:
+        check_crash_state(cut.state, cut.promises)
+        report.restarts += 1
+        check_crash_restart(cut.state, cut.promises, loop, fast_folder())
+    except AssertionError as error:
+        kept = tempfile.mkdtemp(prefix="rollout-power-")
+        materialise(cut.state, Path(kept))
+        command = f"{job.command.replace(' sweep ', ' power ')} --seed {seed}"
+        where = f"at point {cut.point}, {cut.loss}; the state is in {kept}"
+        report.failures.append((command, f"{where}\n{error}"))
