@@ -78,6 +78,7 @@ class Writer:
 
         self._event = anyio.Event()
         self._signalled = False
+        self._posted = self._hurry = False
         self._tasks: anyio.abc.TaskGroup
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._sync_timed_out = False
@@ -108,7 +109,8 @@ class Writer:
 
     def wake(self, now: bool) -> None:
         """Something is pending: come at once, or within `linger_seconds`."""
-        self._service.call(self._signal if now else self._start_lingering)
+        self._hurry = self._hurry or now
+        self._post()
 
     def request(self, barrier: Barrier) -> None:
         """Leave a barrier; it is answered on its caller's loop."""
@@ -120,7 +122,13 @@ class Writer:
         if wake is None:
             self._answer_closed(barrier)
         elif wake:
-            self._service.call(self._signal)
+            self.wake(now=True)
+
+    def _post(self) -> None:
+        """One call into the service loop under way is enough: what it will find was left before."""
+        if not self._posted:
+            self._posted = True
+            self._service.call(self._called)
 
     def close_soon(self, done: Callable[[], None] | None = None) -> None:
         """Drain and close without anybody waiting (a dropped handle); safe in a finalizer."""
@@ -165,6 +173,14 @@ class Writer:
         )
 
     # On the service loop: waking
+
+    def _called(self) -> None:
+        self._posted = False
+        if self._hurry:
+            self._hurry = False
+            self._signal()
+        else:
+            self._start_lingering()
 
     def _signal(self) -> None:
         self._signalled = True
@@ -266,9 +282,9 @@ class Writer:
             await self._recover()
         await self._hand_over()
         trouble.handed_over()
+        self._note_recovery()  # before a sync, whose callers may look at the health
         if may_retry or not trouble.sync_broken:
             self._start_sync()
-        self._note_recovery()
 
     def _somebody_waits(self) -> bool:
         """A barrier retries at once; without one the back-off decides."""

@@ -23,7 +23,7 @@ from tests.faults.disk_model import DiskModel, State
 from tests.faults.numbered import Contents, look_at
 from tests.faults.promises import Promises
 from tests.faults.restart import RESTART_NUMBER, read_back, run_restart
-from tests.faults.runner import Outcome
+from tests.faults.runner import Outcome, fast_folder
 from tests.faults.workloads import ROLLOUT
 
 __all__ = ["check_crash_restart", "check_crash_state", "check_run", "materialise"]
@@ -105,7 +105,9 @@ def _check_end(outcome: Outcome, promises: Promises) -> None:
     """Whoever is not told of a loss has lost nothing; whoever is gets all back by one repair."""
     if promises.unwritten is not None:
         if promises.stranger and not outcome.rollout.exists():
-            _check_kept(promises)  # what was synced before is gone with the inode that another program removed
+            _check_kept(
+                promises
+            )  # what was synced before is gone with the inode that another program removed
             return
         _replay(outcome, promises)
     if promises.accepted == 0:
@@ -142,7 +144,9 @@ def _check_kept(promises: Promises) -> None:
 def _check_restart(outcome: Outcome, promises: Promises, loop: asyncio.Runner) -> None:
     restarted = run_restart(loop, outcome.rollout)
     if restarted.after is None:
-        assert not promises.flushed, f"(a) {promises.flushed} items were acknowledged, and there is no rollout"
+        assert not promises.flushed, (
+            f"(a) {promises.flushed} items were acknowledged, and there is no rollout"
+        )
 
 
 # After a power cut
@@ -165,11 +169,11 @@ def check_crash_state(state: State, promises: Promises) -> None:
         check_state(state, promises, level=promises.synced, clause="a, d, e")
 
 
-def check_crash_restart(state: State, promises: Promises, loop: asyncio.Runner, base: Path) -> None:
-    """The product restarts on a state: all that was safe is there, and what comes now is taken."""
-    with tempfile.TemporaryDirectory(dir=base) as root:
-        path = materialise(state, Path(root))
-        if promises.unwritten is not None:
+def check_crash_restart(state: State, promises: Promises, loop: asyncio.Runner, *, root: Path) -> None:
+    """The product restarts on a state of `root`: all that was safe is there, and what comes now is taken."""
+    with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
+        path = materialise(state, Path(folder))
+        if promises.keeps_below(os.fspath(root)):
             _replay_after_crash(path, promises)
         restarted = run_restart(loop, path)
         if restarted.after is None:

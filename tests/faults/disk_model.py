@@ -299,7 +299,9 @@ class DiskModel:
     def secure(self) -> State:
         """The poorest state after a power cut: only what syncs have covered."""
         cuts = {path: folder.synced for path, folder in self._folders.items()}
-        return self._tree(cuts, lambda file: file.build(file.synced_size, len(file.versions[file.synced_size]), {}))
+        return self._tree(
+            cuts, lambda file: file.build(file.synced_size, len(file.versions[file.synced_size]), {})
+        )
 
     @property
     def is_secure(self) -> bool:
@@ -371,4 +373,3 @@ class DiskModel:
             sector: rng.choice(versions) for sector, versions in file.later.items() if rng.random() < share
         }
         return file.build(version, size, choices)
-

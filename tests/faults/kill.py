@@ -52,6 +52,16 @@ class KillReport:
     """Kills that left less than the meta line, nothing being acknowledged."""
     failures: list[tuple[str, str]] = field(default_factory=list)
 
+    def add(self, other: KillReport) -> None:
+        """Count the kills of one more file."""
+        self.runs += other.runs
+        self.moments += other.moments
+        self.acknowledged += other.acknowledged
+        self.found += other.found
+        self.torn += other.torn
+        self.absent += other.absent
+        self.headless += other.headless
+
 
 @dataclass(slots=True)
 class _File:
@@ -63,26 +73,30 @@ class _File:
     next: list[int] = field(default_factory=lambda: [0] * _PRODUCERS)
 
 
-def kill_many(runs: int, *, seed: int, parallel: int = 2, report: KillReport) -> Iterator[KillReport]:
+def kill_many(runs: int, *, seed: int, parallel: int = 2) -> Iterator[KillReport]:
     """Kill `runs` processes; gives the growing report after each file that was done with."""
+    report = KillReport()
     base = Path(tempfile.mkdtemp(prefix="rollout-kill-"))
     seeds = [seed * 100_003 + i for i in range(runs)]
     chains = [seeds[i : i + _KILLS_OF_A_FILE] for i in range(0, runs, _KILLS_OF_A_FILE)]
     try:
         with ThreadPoolExecutor(parallel) as pool, asyncio.Runner() as loop:
-            for file, failure in pool.map(lambda chain: _kill_chain(base, chain, report), chains):
+            for file, kills, failure in pool.map(lambda chain: _kill_chain(base, chain), chains):
                 if failure is None:
-                    failure = _check_at_the_end(file, report, loop)
+                    failure = _check_at_the_end(file, kills, loop)
+                report.add(kills)
                 if failure is not None:
-                    report.failures.append((f"python -m tests.faults kill --runs {runs} --seed {seed}", failure))
+                    report.failures.append(
+                        (f"python -m tests.faults kill --runs {runs} --seed {seed}", failure)
+                    )
                 yield report
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _kill_chain(base: Path, seeds: list[int], report: KillReport) -> tuple[_File, str | None]:
+def _kill_chain(base: Path, seeds: list[int]) -> tuple[_File, KillReport, str | None]:
     """Kill one writer of a file after the other."""
-    file = _File(base / f"{seeds[0]}.jsonl")
+    file, report = _File(base / f"{seeds[0]}.jsonl"), KillReport()
     for seed in seeds:
         rng = random.Random(seed)
         moment = rng.choice(_MOMENTS)
@@ -93,8 +107,8 @@ def _kill_chain(base: Path, seeds: list[int], report: KillReport) -> tuple[_File
             if not _check_after_kill(file, report):
                 break
         except AssertionError as error:
-            return file, f"seed {seed}, {moment}: {error}"
-    return file, None
+            return file, report, f"seed {seed}, {moment}: {error}"
+    return file, report, None
 
 
 def _kill_one(file: _File, moment: str, rng: random.Random, seed: int) -> None:

@@ -168,7 +168,9 @@ def _parents_not_synced() -> None:
 def _torn_tail_not_mended() -> None:
     """A recorder appends behind half a line."""
     honest = FileSink.take
-    _replace(FileSink, "take", lambda self, descriptor, *, torn_from: honest(self, descriptor, torn_from=None))
+    _replace(
+        FileSink, "take", lambda self, descriptor, *, torn_from: honest(self, descriptor, torn_from=None)
+    )
 
 
 @_mutant

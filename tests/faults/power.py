@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.faults.contract import check_crash_restart, check_crash_state, materialise
-from tests.faults.disk_model import DiskModel, Loss, State
+from tests.faults.disk_model import Loss, State
 from tests.faults.promises import Promises
-from tests.faults.runner import Outcome, Runner, fast_folder
+from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import encode_plan
 from tests.faults.sweep import Job
 from tests.faults.workloads import ROLLOUT
@@ -55,6 +55,7 @@ class _Cut:
     loss: Loss
     state: State
     promises: Promises
+    root: Path
 
 
 def cut_power(
@@ -91,9 +92,10 @@ def _cuts(outcome: Outcome, rng: random.Random, per_point: int, report: PowerRep
         elif not model.apply(call):
             continue
         report.points += 1
-        yield _Cut(point, Loss.PROCESS, model.volatile(), copy.copy(promises))
+        now = copy.copy(promises)
+        yield _Cut(point, Loss.PROCESS, model.volatile(), now, outcome.root)
         for loss, state in model.crash_states(rng, per_point):
-            yield _Cut(point, loss, state, copy.copy(promises))
+            yield _Cut(point, loss, state, now, outcome.root)
 
 
 def _key(cut: _Cut) -> bytes:
@@ -109,7 +111,7 @@ def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerRe
     try:
         check_crash_state(cut.state, cut.promises)
         report.restarts += 1
-        check_crash_restart(cut.state, cut.promises, loop, fast_folder())
+        check_crash_restart(cut.state, cut.promises, loop, root=cut.root)
     except AssertionError as error:
         kept = tempfile.mkdtemp(prefix="rollout-power-")
         materialise(cut.state, Path(kept))

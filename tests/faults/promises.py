@@ -44,6 +44,10 @@ class Promises:
         tail = b"" if data is None else data[data.rfind(b"\n") + 1 :]
         return cls(old_tail_offset=len(data) - len(tail) if data is not None and tail else None)
 
+    def keeps_below(self, root: str) -> bool:
+        """Unwritten items were set aside in that folder, so that they share its fate."""
+        return self.unwritten is not None and str(self.unwritten["kept"]).startswith(f"{root}/")
+
     def take(self, text: str) -> None:
         """Take in one note."""
         note = json.loads(text)

@@ -19,7 +19,7 @@ from rollout.recorder import RolloutRecorder
 from rollout.scanner import ReverseJsonlScanner
 from tests.faults.numbered import Contents, look_at, numbered_item, numbers_of
 
-__all__ = ["RESTART_NUMBER", "Restarted", "read_back", "restart", "run_restart"]
+__all__ = ["RESTART_NUMBER", "Restarted", "read_back", "run_restart"]
 
 RESTART_NUMBER = 900_000
 """The number of the item that a restart records."""
@@ -45,38 +45,49 @@ def read_back(path: Path) -> list[RolloutRecord]:
     )
     data = path.read_bytes()
     whole = b"".join(data[r.offset : r.offset + r.size] + b"\n" for r in records if r.line is not None)
-    assert look_at(whole).numbers == numbers_of(data), "the reader hides an item, or shows one that isn't there"
+    assert look_at(whole).numbers == numbers_of(data), (
+        "the reader hides an item, or shows one that isn't there"
+    )
     check_rollout(path)
     return records
 
 
-async def restart(path: Path) -> Restarted:
+def run_restart(runner: asyncio.Runner, path: Path) -> Restarted:
     """Open, record, close, read; raises AssertionError for whatever must not be."""
+    try:
+        return _restart(runner, path)
+    except RolloutError as error:
+        raise AssertionError(f"the restart failed: {type(error).__name__}: {error}") from error
+
+
+def _restart(runner: asyncio.Runner, path: Path) -> Restarted:
     if not path.exists():
-        await _expect_not_found(path)
+        assert runner.run(_open(path)) is None, "a file that is not there was opened"
         return Restarted(None, None)
     old = path.read_bytes()
     before = look_at(old)
     read_back(path)
-    try:
-        recorder = await RolloutRecorder.open(path, config=RecorderConfig(close_seconds=30))
-    except NotARollout:
-        assert "session_meta" not in before.types, "a rollout was refused"
-        assert path.read_bytes() == old, "a refusal changed the file"
-        return Restarted(before, None)
+    recorder = runner.run(_open(path))
     assert path.read_bytes() == old, "opening changed the file before anything was recorded"
-    recorder.record_nowait(numbered_item(RESTART_NUMBER, 50))
-    await recorder.sync()
-    await recorder.aclose()
+    if recorder is None:
+        assert not before.has_meta, "a rollout was refused"
+        return Restarted(before, None)
+    runner.run(_append(recorder))
     return Restarted(before, _compare(path, old, before))
 
 
-async def _expect_not_found(path: Path) -> None:
+async def _open(path: Path) -> RolloutRecorder | None:
+    """None: there is no rollout."""
     try:
-        await RolloutRecorder.open(path)
-    except ThreadNotFound:
-        return
-    raise AssertionError("a file that is not there was opened")
+        return await RolloutRecorder.open(path, config=RecorderConfig(close_seconds=30))
+    except (NotARollout, ThreadNotFound):
+        return None
+
+
+async def _append(recorder: RolloutRecorder) -> None:
+    recorder.record_nowait(numbered_item(RESTART_NUMBER, 50))
+    await recorder.sync()
+    await recorder.aclose()
 
 
 def _compare(path: Path, old: bytes, before: Contents) -> Contents:
@@ -88,7 +99,9 @@ def _compare(path: Path, old: bytes, before: Contents) -> Contents:
     assert new.endswith(b"\n"), "the file ends inside a line"
     assert after.numbers == [*numbers_of(old), RESTART_NUMBER], "the restart lost or doubled items"
     assert len(after.damaged) == len(before.damaged), "the restart damaged a line"
-    assert after.types.count("x_gap") == before.types.count("x_gap"), "the restart notes a gap that nobody made"
+    assert after.types.count("x_gap") == before.types.count("x_gap"), (
+        "the restart notes a gap that nobody made"
+    )
     if before.tail.strip(b" \t\r\n") and not before.tail_is_valid:
         assert before.tail in _kept_tails(path), "a torn tail was cut and is nowhere"
     read_back(path)
@@ -97,12 +110,3 @@ def _compare(path: Path, old: bytes, before: Contents) -> Contents:
 
 def _kept_tails(path: Path) -> list[bytes]:
     return [each.read_bytes() for each in path.parent.iterdir() if each.name.endswith(".torn")]
-
-
-def run_restart(runner: asyncio.Runner, path: Path) -> Restarted:
-    """For callers without a loop. What the product raises is a failure too."""
-    try:
-        return runner.run(restart(path))
-    except RolloutError as error:
-        raise AssertionError(f"the restart failed: {type(error).__name__}: {error}") from error
-

@@ -21,7 +21,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FOREVER", "Action", "Call", "Fault", "Shim", "build_shim", "decode_log", "decode_plan", "encode_plan"]
+__all__ = [
+    "FOREVER",
+    "Action",
+    "Call",
+    "Fault",
+    "Shim",
+    "build_shim",
+    "decode_log",
+    "decode_plan",
+    "encode_plan",
+]
 
 FOREVER = 0
 """As a count: from the n-th call on, each one."""
@@ -166,7 +176,9 @@ def build_shim() -> Path:
         raise RuntimeError("the fault shim needs Linux: it is preloaded and reads /proc")
     compiler = next(iter(_compilers()), None)
     if compiler is None:
-        raise RuntimeError("the fault tests need a C compiler: install gcc, or `pip install ziglang`, or set CC")
+        raise RuntimeError(
+            "the fault tests need a C compiler: install gcc, or `pip install ziglang`, or set CC"
+        )
     digest = hashlib.sha256(_SOURCE.read_bytes() + repr(compiler).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"rollout-fault-shim-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from tests.faults import mutants
 from tests.faults.contract import check_run
 from tests.faults.runner import Runner
 from tests.faults.shim import FOREVER, Action, Fault, encode_plan
@@ -163,6 +164,7 @@ _loop: asyncio.Runner | None = None
 def _judge_here(job: Job) -> tuple[bool, str | None]:
     global _runner, _loop
     if _runner is None or _loop is None:
+        mutants.plant_from_environment()  # the restart is judged in this process
         _runner, _loop = Runner(), asyncio.Runner()
     return judge(job, _runner, _loop)
 

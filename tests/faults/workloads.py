@@ -19,10 +19,18 @@ from protocol.errors import RolloutError, UnwrittenItems
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
 from rollout.recorder import RecorderOpening, RolloutRecorder
-from rollout.state import WriterState
 from tests.faults.numbered import numbered_item
 
-__all__ = ["NAMES_FOLLOW", "PREPARE", "ROLLOUT", "THREAD_ID", "WORKLOADS", "Session", "rollout_in", "run_workload"]
+__all__ = [
+    "NAMES_FOLLOW",
+    "PREPARE",
+    "ROLLOUT",
+    "THREAD_ID",
+    "WORKLOADS",
+    "Session",
+    "rollout_in",
+    "run_workload",
+]
 
 THREAD_ID = "01960000-0000-7000-8000-0000000000fa"
 ROLLOUT = f"made/here/rollout-2026-11-29T10-11-12-{THREAD_ID}.jsonl"
@@ -42,7 +50,13 @@ class Session:
     """One program: it may open the same rollout several times, one after the other."""
 
     def __init__(
-        self, path: Path, *, mark: Mark, lift: Callable[[], None], quiet: Callable[[bool], None], patient: bool
+        self,
+        path: Path,
+        *,
+        mark: Mark,
+        lift: Callable[[], None],
+        quiet: Callable[[bool], None],
+        patient: bool,
     ) -> None:
         self.path = path
         self.lift = lift
@@ -64,7 +78,9 @@ class Session:
         self._mark_text(json.dumps({"kind": kind, **fields}))
 
     async def create(self) -> None:
-        await self._begin(lambda: RolloutRecorder.create(self.path, SessionMeta(cwd="/"), config=self._config))
+        await self._begin(
+            lambda: RolloutRecorder.create(self.path, SessionMeta(cwd="/"), config=self._config)
+        )
 
     async def open(self) -> None:
         if not self.over:
@@ -138,8 +154,7 @@ class Session:
         if self.over:
             return
         self._recorder.discard()
-        while self._recorder.health.state is not WriterState.CLOSED:
-            await asyncio.sleep(0.001)
+        await self._recorder.aclose()  # after `discard` it only waits
         self.lift()
 
     def _mark_error(self, operation: str, error: RolloutError) -> None:
@@ -357,9 +372,10 @@ NAMES_FOLLOW = frozenset({"abandoned"})
 them, as all of ext4, xfs and btrfs give it (docs/faults.md, Decisions)."""
 
 _OLD_META = (
-    '{"timestamp":"2026-11-29T10:11:12.000Z","ordinal":0,"type":"session_meta","payload":{"id":"%s",'
-    '"timestamp":"2026-11-29T10:11:12.000Z","cwd":"/","originator":"test","cli_version":"1",'
-    '"history_mode":"paginated"}}\n' % THREAD_ID
+    '{"timestamp":"2026-11-29T10:11:12.000Z","ordinal":0,"type":"session_meta","payload":{"id":"'
+    + THREAD_ID
+    + '","timestamp":"2026-11-29T10:11:12.000Z","cwd":"/","originator":"test","cli_version":"1",'
+    '"history_mode":"paginated"}}\n'
 )
 _OLD_ITEM = (
     '{"timestamp":"2026-11-29T10:11:12.500Z","ordinal":1,"type":"event_msg",'

@@ -803,11 +803,11 @@ async def test_cancelled_close_drains_all_the_same(path: Path, calls: ForgetfulC
     [
         lambda calls: calls.arm("write", fails(ENOSPC), times=None),
         lambda calls: calls.arm("write", short_then_fails(lambda size: size // 2, EIO), times=None),
-        lambda calls: calls.arm("write", fails_after(EIO), times=None),
+        lambda calls: (calls.arm("write", fails_after(EIO)), calls.arm("datasync", fails(EIO), times=None)),
         lambda calls: calls.arm("datasync", fails(EIO), times=None),
         lambda calls: calls.arm("lstat", fails(EIO), times=None),
     ],
-    ids=["full", "half writes", "written but failed", "no sync", "no check"],
+    ids=["full", "half writes", "written but failed, no sync", "no sync", "no check"],
 )
 async def test_what_cannot_be_written_by_the_deadline_is_kept_and_replayed_once(
     path: Path, calls: ForgetfulCalls, arm: Callable[[FaultyCalls], Any]
@@ -906,10 +906,9 @@ async def test_healing_that_hangs_beyond_the_close_changes_nothing_afterwards(
         call, waits_after(gate, then=None if outcome == "works" else EIO), first=1 if call == "open_append" else 2
     )
     recorder.record_nowait(message("b"))
-    close = asyncio.create_task(recorder.aclose())
     await asyncio.to_thread(gate.reached.wait)
     with pytest.raises(UnwrittenItems):
-        await close
+        await recorder.aclose()
     before = path.read_bytes() if path.exists() else None
     gate.open()
     await eventually(lambda: recorder._core.writer not in recorder._core.writer._service._writers)

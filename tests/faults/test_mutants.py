@@ -1,0 +1,18 @@
+"""The proof that these harnesses can fail: each planted bug is found.
+
+All harnesses against all bugs: `python -m tests.faults mutants --all`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.mutants import MUTANTS
+from tests.faults.proof import prove
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_planted_bug_is_caught(name: str) -> None:
+    """A suite that misses one of them proves nothing."""
+    verdicts = prove(name)
+    assert any(verdict.caught for verdict in verdicts), "\n".join(verdict.said for verdict in verdicts)
