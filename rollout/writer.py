@@ -83,6 +83,8 @@ class Writer:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._sync_timed_out = False
         self._sync: SyncRun | None = None
+        self._launch: Callable[[], None] | None = None
+        """The sync that this round has made ready."""
         self._synced_epoch = sink.epoch
         self._synced_items = 0
         self._healing: anyio.Event | None = None
@@ -258,6 +260,10 @@ class Writer:
         self._watch_sync()
         if self._state is not WriterState.CLOSED and not self._pending.rest():
             self._signal()
+        if self._launch is not None:
+            # Last, so that its thread need not wait for the rest of the round.
+            launch, self._launch = self._launch, None
+            self._service.post_blocking(launch)
 
     async def _take_failure(self, error: OSError | RolloutError) -> None:
         if isinstance(error, WriterFenced):
@@ -362,7 +368,7 @@ class Writer:
             note=self._note_durable,
             wake=partial(self._service.call, self._signal),
         )
-        self._service.post_blocking(self._sync.run)
+        self._launch = self._sync.run
 
     def _is_sync_due(self, unsynced_bytes: int) -> bool:
         return (
