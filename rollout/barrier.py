@@ -112,24 +112,20 @@ class BarrierQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._arrivals: list[Barrier] = []
-        self._posted = False
         self._closed = False
         self._waiting: list[Barrier] = []
 
-    def leave(self, barrier: Barrier) -> bool | None:
-        """Leave a barrier for the writer. True: wake it; None: it is closed and nobody will answer."""
+    def leave(self, barrier: Barrier) -> bool:
+        """Leave a barrier for the writer, who must be woken. False: it is closed and nobody will answer."""
         with self._lock:
-            if self._closed:
-                return None
-            self._arrivals.append(barrier)
-            post, self._posted = not self._posted, True
-            return post
+            if not self._closed:
+                self._arrivals.append(barrier)
+            return not self._closed
 
     def receive(self, *, chances: int) -> list[Barrier]:
         """Take in what arrived; each survives `chances - 1` failures. Returns those that ask to close."""
         with self._lock:
             arrivals, self._arrivals = self._arrivals, []
-            self._posted = False
         for barrier in arrivals:
             barrier.chances = chances
         self._waiting = [

@@ -61,6 +61,7 @@ class BlockingRecorder(RecorderHandle):
 
     def record(self, *items: Records, timeout: float | None = None) -> None:
         """As `RolloutRecorder.record`."""
+        _refuse_inside_loop()
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             try:
@@ -91,6 +92,7 @@ class BlockingRecorder(RecorderHandle):
 
     def close(self) -> Receipt:
         """As `RolloutRecorder.aclose`."""
+        _refuse_inside_loop()
         self._finalizer.detach()
         return self._wait(Goal.CLOSE, None)
 

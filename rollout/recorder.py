@@ -8,6 +8,7 @@ thread) the core goes on. Dropping it without `aclose()` drains all the same, wi
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import time
 import warnings
@@ -164,7 +165,8 @@ class RolloutRecorder(RecorderHandle):
     async def _wait_for_room(self, seconds: float | None) -> None:
         barrier = self._request(Goal.ROOM)
         try:
-            await asyncio.wait_for(barrier.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await barrier.wait()
         except TimeoutError:
             return  # one more try, which then raises PendingQueueFull with its figures
 
@@ -223,8 +225,8 @@ class RolloutRecorder(RecorderHandle):
         await self.aclose()
 
 
-def _close_unwanted(opening: asyncio.Future[Core]) -> None:
-    """The caller was cancelled while the file was opened: nobody will ever hold it."""
+def _close_unwanted(opening: concurrent.futures.Future[Core]) -> None:
+    """The caller was cancelled while the file was opened, and its loop may be over: nobody will hold it."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().writer.close_soon()
 
@@ -243,7 +245,7 @@ class RecorderOpening:
         service = await asyncio.to_thread(shared_service)
         opening = service.submit_blocking(lambda: self._make_core(service))
         try:
-            core = await asyncio.shield(opening)
+            core = await asyncio.wrap_future(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unwanted)
             raise

@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
 import anyio
@@ -110,9 +111,9 @@ class Service:
         else:
             self._executor.post(job)
 
-    def submit_blocking(self, job: Callable[[], _T]) -> asyncio.Future[_T]:
-        """Run a blocking call in one of the few threads; awaited on the caller's own loop."""
-        return asyncio.wrap_future(self._executor.submit(job))
+    def submit_blocking(self, job: Callable[[], _T]) -> Future[_T]:
+        """Run a blocking call in one of the few threads; the future belongs to no loop."""
+        return self._executor.submit(job)
 
     def _drain_at_exit(self) -> None:
         """Recorders that nobody closed: write and sync what they hold, but never wait for a hung disk."""

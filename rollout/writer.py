@@ -111,7 +111,8 @@ class Writer:
 
     def wake(self, now: bool) -> None:
         """Something is pending: come at once, or within `linger_seconds`."""
-        self._hurry = self._hurry or now
+        if now:
+            self._hurry = True
         self._post()
 
     def request(self, barrier: Barrier) -> None:
@@ -120,17 +121,22 @@ class Writer:
         if barrier.goal is Goal.ROOM:
             # What is free now was not enough: wait until there is more, and don't ask again before.
             barrier.target = self._pending.durable_bytes + 1
-        wake = self._barriers.leave(barrier)
-        if wake is None:
+        if not self._barriers.leave(barrier):
             self._answer_closed(barrier)
-        elif wake:
+        elif barrier.goal is Goal.CLOSE:
+            self._service.call(self._begin_close)  # its deadline runs, even if the task is held up
+        else:
             self.wake(now=True)
 
     def _post(self) -> None:
         """One call into the service loop under way is enough: what it will find was left before."""
         if not self._posted:
             self._posted = True
-            self._service.call(self._called)
+            try:
+                self._service.call(self._called)
+            except BaseException:  # Ctrl-C: the next one must not rely on this call
+                self._posted = False
+                raise
 
     def close_soon(self, done: Callable[[], None] | None = None) -> None:
         """Drain and close without anybody waiting (a dropped handle); safe in a finalizer."""
@@ -497,6 +503,9 @@ class Writer:
                 self._start_timer("deadline", self._config.close_seconds, self._deadline_passed)
             self._stop_timer("retry")
         self._signal()
+        if self._discarding and self._healing is not None:
+            self._gave_up = True  # it may hang: nobody waits for it
+            self._end(None)
         if self._state is WriterState.CLOSED:
             self._call_back()
 

@@ -1,4 +1,4 @@
-"""The fault harnesses from the command line: `python -m tests.faults HARNESS`. Exit code 1: a failure.
+"""The fault harnesses from the command line: `python -m tests.faults HARNESS`. Exit code 3: a failure.
 
 kill     kill -9 at random moments               --runs 200 --seed 1
 disk     real disks that fill up and break down  [NAME …]
@@ -23,7 +23,7 @@ from tests.faults.kill import KillReport, kill_many
 from tests.faults.mounts import has_loop_devices
 from tests.faults.mutants import MUTANTS
 from tests.faults.power import PowerReport, cut_power
-from tests.faults.proof import HARNESSES, prove
+from tests.faults.proof import FAILED, HARNESSES, prove, prove_quickly
 from tests.faults.real_disks import EXT4_SCENARIOS, SCENARIOS
 from tests.faults.runner import Runner
 from tests.faults.shim import decode_plan
@@ -40,7 +40,7 @@ _CUT_FAULTS = frozenset({"write", "fdatasync", "open", "pwrite", "fsync"})
 def _say_failures(failures: list[tuple[str, str]]) -> int:
     for command, what in failures:
         print(f"\nFAILED  {command}\n{what}")
-    return 1 if failures else 0
+    return FAILED if failures else 0
 
 
 def _kill(arguments: argparse.Namespace) -> int:
@@ -128,7 +128,7 @@ def _power(arguments: argparse.Namespace) -> int:
 def _mutants(arguments: argparse.Namespace) -> int:
     missed = []
     for name in arguments.names or MUTANTS:
-        verdicts = prove(name, stop=not arguments.all)
+        verdicts = prove(name) if arguments.all else [prove_quickly(name)]
         caught = [verdict.harness for verdict in verdicts if verdict.caught]
         passed = [verdict.harness for verdict in verdicts if not verdict.caught]
         print(
@@ -140,7 +140,7 @@ def _mutants(arguments: argparse.Namespace) -> int:
         if not caught:
             missed.append(name)
     print(f"{len(missed)} missed")
-    return 1 if missed else 0
+    return FAILED if missed else 0
 
 
 def _parse() -> argparse.Namespace:

@@ -13,12 +13,13 @@ Each check raises AssertionError with the letter of its clause.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import tempfile
 from pathlib import Path
 
-from protocol.errors import NotARollout
-from rollout.repair import repair_rollout
+from protocol.errors import RolloutError
+from rollout.repair import RepairReport, repair_rollout
 from tests.faults.disk_model import DiskModel, State
 from tests.faults.numbered import Contents, look_at
 from tests.faults.promises import Promises
@@ -39,6 +40,7 @@ def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
     assert promises.ended or outcome.killed, f"it ended early\n{outcome.errors}"
     assert not promises.refused, f"(f) record() raised for I/O: {promises.errors}"
     _compare_with_model(outcome, model)
+    _check_old_tail(outcome)
     if not outcome.killed:
         _check_barriers(outcome, promises)
         _check_end(outcome, promises)
@@ -47,7 +49,8 @@ def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
 
 def _follow(outcome: Outcome) -> tuple[Promises, DiskModel]:
     """Go through the log; at each acknowledgement what it promises must be true then."""
-    promises, model = Promises.of_file(outcome.before.volatile().get(ROLLOUT)), outcome.before
+    promises = Promises.of_file(outcome.before.volatile().get(ROLLOUT))
+    model = copy.deepcopy(outcome.before)
     for call in outcome.calls:
         if call.name != "mark":
             writes = model.apply(call) and call.name in ("write", "pwrite") and call.path.endswith(".jsonl")
@@ -92,6 +95,16 @@ def _compare_with_model(outcome: Outcome, model: DiskModel) -> None:
         assert modelled[path] == content, f"the model is wrong about {path}"
 
 
+def _check_old_tail(outcome: Outcome) -> None:
+    """What another process had left of its last line still stands there, or was set aside."""
+    old = outcome.before.volatile().get(ROLLOUT)
+    if old is None:
+        return
+    tail = old[old.rfind(b"\n") + 1 :]
+    kept = [each.read_bytes() for each in outcome.rollout.parent.glob("*.torn")]
+    assert outcome.rollout.read_bytes().startswith(old) or tail in kept, "a torn tail was cut and is nowhere"
+
+
 def _check_barriers(outcome: Outcome, promises: Promises) -> None:
     """One fault that passes is absorbed: nobody has to hear of it (but an `open` that could not be had)."""
     if any(fault.count != 1 for fault in outcome.faults) or len(outcome.faults) > 1:
@@ -129,8 +142,15 @@ def _replay(outcome: Outcome, promises: Promises) -> None:
     assert told is not None
     assert told["kept"] is not None, "(f) the unwritten items were kept nowhere, though there was a place"
     for _ in range(2):  # the second one must find nothing to do
-        report = repair_rollout(outcome.rollout, dry_run=False, replay=True, spill_folders=[outcome.spill])
+        report = _repair(outcome.rollout, [outcome.spill])
     assert not report.actions, f"(c) a second replay found something to do: {report.actions}"
+
+
+def _repair(rollout: Path, spill_folders: list[Path]) -> RepairReport:
+    try:
+        return repair_rollout(rollout, dry_run=False, replay=True, spill_folders=spill_folders)
+    except RolloutError as error:
+        raise AssertionError(f"(a) the unwritten items can't be replayed: {error}") from error
 
 
 def _check_kept(promises: Promises) -> None:
@@ -189,10 +209,7 @@ def check_crash_restart(state: State, promises: Promises, loop: asyncio.Runner, 
 
 def _replay_after_crash(path: Path, promises: Promises) -> None:
     """The close named a file of unwritten items: with the rollout it must give all that was accepted."""
-    try:
-        repair_rollout(path, dry_run=False, replay=True, spill_folders=[])
-    except NotARollout as error:
-        raise AssertionError(f"(a) the unwritten items can't be replayed: {error}") from error
+    _repair(path, [])
     found = look_at(path.read_bytes())
     assert sorted(set(found.numbers)) == list(range(promises.accepted)), (
         f"(a) after the replay {found.numbers} of {promises.accepted} items are there"

@@ -12,10 +12,11 @@ import os
 import subprocess
 from pathlib import Path
 
-__all__ = ["enter_mount_namespace", "has_loop_devices", "mount_ext4", "mount_tmpfs", "unmount"]
+__all__ = ["detach", "enter_mount_namespace", "has_loop_devices", "mount_ext4", "mount_tmpfs", "unmount"]
 
 _NEW_MOUNTS, _NEW_USER = 0x00020000, 0x10000000
 _REMOUNT, _RECURSIVE, _PRIVATE = 32, 16384, 1 << 18
+_DETACH = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -73,7 +74,14 @@ def mount_ext4(image: Path, folder: Path, *, megabytes: int | None = None) -> No
 
 
 def unmount(folder: Path) -> None:
+    """Take a file system away that nobody uses any more."""
     _run("umount", os.fspath(folder))
+
+
+def detach(folder: Path) -> None:
+    """Take it away even if somebody uses it."""
+    if _libc.umount2(os.fsencode(folder), _DETACH):
+        raise OSError(ctypes.get_errno(), "can't be detached", os.fspath(folder))
 
 
 def _run(*command: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rollout import kept
-from rollout.backlog import Backlog
+from rollout.backlog import Backlog, Chunk
 from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
 from rollout.file_sink import FileSink
 from rollout.syscalls import FileCalls
@@ -92,13 +92,14 @@ def _old_tail_not_written_again() -> None:
 
 @_mutant
 def _short_count_ignored() -> None:
-    """A write is taken for complete whatever it returned."""
+    """A write is taken for complete whatever it returned, and the end of the file for where it ends."""
 
-    def write(self: FileCalls, descriptor: int, data: memoryview) -> int:
-        os.write(descriptor, data)
-        return len(data)
+    def append_rest(self: FileSink, chunk: Chunk, view: memoryview) -> None:
+        self._calls.write(self._file.descriptor, view)
+        chunk.handed = len(view)
+        self.end_bytes = self._file.size()
 
-    _replace(FileCalls, "write", write)
+    _replace(FileSink, "_append_rest", append_rest)
 
 
 @_mutant
@@ -128,15 +129,17 @@ def _batch_retried_after_error() -> None:
 
 @_mutant
 def _eagain_is_nothing() -> None:
-    """EAGAIN counts as written, as it does where a raw write returns None."""
+    """EAGAIN is passed over, as it is where a raw write returns None and nobody looks."""
 
-    def write(self: FileCalls, descriptor: int, data: memoryview) -> int:
+    def append_rest(self: FileSink, chunk: Chunk, view: memoryview) -> None:
         try:
-            return os.write(descriptor, data)
+            self._calls.write(self._file.descriptor, view)
         except BlockingIOError:
-            return len(data)
+            pass
+        chunk.handed = len(view)
+        self.end_bytes = self._file.size()
 
-    _replace(FileCalls, "write", write)
+    _replace(FileSink, "_append_rest", append_rest)
 
 
 @_mutant

@@ -16,7 +16,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from rollout.config import RecorderConfig
 from rollout.recorder import RolloutRecorder
 from rollout.repair import repair_rollout
 from tests.faults import mutants
-from tests.faults.mounts import enter_mount_namespace, mount_ext4, mount_tmpfs, unmount
+from tests.faults.mounts import detach, enter_mount_namespace, mount_ext4, mount_tmpfs, unmount
 from tests.faults.numbered import look_at, numbered_item
 from tests.faults.restart import read_back
 
@@ -102,10 +103,21 @@ def _ballast(folder: Path) -> Path:
     return path
 
 
+@asynccontextmanager
+async def _discarded_on_failure(path: Path) -> AsyncIterator[RolloutRecorder]:
+    """A recorder that is closed at the end; when a check failed it is not waited for."""
+    async with RolloutRecorder.create(path, SessionMeta(cwd="/"), config=_CONFIG) as recorder:
+        try:
+            yield recorder
+        except AssertionError:
+            recorder.discard()
+            raise
+
+
 async def _fill_up(folder: Path, make_room: Callable[[], object]) -> Figures:
     """400 items onto a disk that has room for about half of them, and then for all."""
     path = folder / "rollout.jsonl"
-    async with RolloutRecorder.create(path, SessionMeta(cwd="/"), config=_CONFIG) as recorder:
+    async with _discarded_on_failure(path) as recorder:
         recording = _Recording(recorder, path)
         await recording.record(_ITEMS * 4 // 5)
         assert recording.refused, "the disk never got full: the scenario proves nothing"
@@ -149,7 +161,7 @@ async def _no_inode_left(folder: Path) -> Figures:
     """Bytes are free, but no file can be made."""
     mount_tmpfs(folder, "size=4m,nr_inodes=1")
     path = folder / "rollout.jsonl"
-    async with RolloutRecorder.create(path, SessionMeta(cwd="/"), config=_CONFIG) as recorder:
+    async with _discarded_on_failure(path) as recorder:
         recording = _Recording(recorder, path)
         await recording.record(60, size=100)
         assert recording.refused == 3
@@ -323,7 +335,7 @@ def run_scenario(name: str) -> Figures:
             return asyncio.run(scenario(folder))
         finally:
             if os.path.ismount(folder):
-                unmount(folder)
+                detach(folder)
 
 
 def main() -> None:

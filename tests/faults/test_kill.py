@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.kill import KillReport, kill_many
 
-RUNS = 24
+RUNS = 20
 SEED = 20261129
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 
 from tests.faults.mutants import MUTANTS
-from tests.faults.proof import prove
+from tests.faults.proof import prove_quickly
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_planted_bug_is_caught(name: str) -> None:
     """A suite that misses one of them proves nothing."""
-    verdicts = prove(name)
-    assert any(verdict.caught for verdict in verdicts), "\n".join(verdict.said for verdict in verdicts)
+    verdict = prove_quickly(name)
+    assert verdict.caught, verdict.said

@@ -16,7 +16,7 @@ from tests.faults.runner import Runner
 from tests.faults.shim import FOREVER, Action, Fault, decode_plan
 from tests.faults.sweep import Job, judge, list_faults, sample_pairs
 
-SAMPLE = 40
+SAMPLE = 30
 SEED = 20261129
 
 

@@ -8,6 +8,7 @@ It reads one job a line from stdin (JSON) and answers each with one line on stdo
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import select
@@ -29,6 +30,7 @@ def _be_child(shim: Shim, job: dict[str, Any]) -> None:
     errors = os.open(job["errors"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 1)
     os.dup2(errors, 2)
+    faulthandler.enable()
     code = 70
     try:
         shim.arm(job["root"], job["log"], job["plan"])
@@ -58,7 +60,7 @@ def _wait(pid: int) -> tuple[int, bool]:
     finally:
         os.close(descriptor)
     if not ended:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGABRT)  # it says where its threads are
     _, status = os.waitpid(pid, 0)
     return os.waitstatus_to_exitcode(status), not ended
 

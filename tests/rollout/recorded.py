@@ -160,7 +160,7 @@ def text_of(line: dict[str, Any]) -> str | None:
     """What `message` or `own` was given; None for other lines."""
     if line["type"] == "response_item":
         return str(line["payload"]["content"][0]["text"])
-    return str(line["payload"]["name"]) if line["type"] == "x_check" else None
+    return str(line["payload"]["name"]) if "name" in line["payload"] else None
 
 
 def texts(path: Path) -> list[str]:

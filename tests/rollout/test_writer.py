@@ -891,9 +891,15 @@ def _is_free(path: Path) -> bool:
 @pytest.mark.parametrize("outcome", ["works", "fails"])
 @pytest.mark.parametrize("call", ["open_append", "open_new"])
 async def test_healing_that_hangs_beyond_the_close_changes_nothing_afterwards(
-    path: Path, calls: ForgetfulCalls, call: str, outcome: str, caplog: pytest.LogCaptureFixture
+    path: Path,
+    calls: ForgetfulCalls,
+    call: str,
+    outcome: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The recorder was given up and its lines were kept: a call that comes back later finds nothing to do."""
+    monkeypatch.setattr("rollout.writer._HEAL_SECONDS", 0.01)
     recorder = recorder_of(path, calls=calls, config=quick(close_seconds=0.05))
     gate = Gate()
     if call == "open_append":
@@ -966,6 +972,28 @@ async def test_barriers_that_wait_when_it_is_discarded_are_told(path: Path, call
     with pytest.raises(RecorderClosed, match="discarded"):
         await sync
     gate.open()
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["closed later", "close waits already"])
+async def test_discard_does_not_wait_for_a_healing_that_hangs(
+    path: Path, calls: ForgetfulCalls, waits: bool
+) -> None:
+    """Who gives up the items doesn't want to wait for the disk."""
+    recorder = recorder_of(path, calls=calls)
+    recorder.record_nowait(message("a"))
+    await recorder.sync()
+    gate = Gate()
+    calls.arm("write", fails(EIO))
+    calls.arm("open_append", waits_before(gate))
+    recorder.record_nowait(message("b"))
+    await asyncio.to_thread(gate.reached.wait)
+    close = asyncio.create_task(recorder.aclose()) if waits else None
+    await in_loop()
+    recorder.discard()
+    await asyncio.wait_for(close or recorder.aclose(), 30)
+    gate.open()
+    await eventually(lambda: _is_free(path))
+    assert texts(path) == ["a"]
 
 
 async def test_close_callback_is_called_even_after_the_end(path: Path) -> None:
