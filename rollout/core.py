@@ -85,13 +85,23 @@ def create_core(
     """
     path = _absolute(path)
     _require_free(path)
-    meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path)
+    began_ms = now_ms()
+    meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path, began_ms)
     thread_id = str(meta.id)
     header = meta if config.redact is None else redact_item(meta, config.redact)
     line = encode_item(header, timestamp=str(meta.timestamp), ordinal=0)
     sink = FileSink(path, first_line=line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence)
     return _assemble(
-        path, thread_id, sink, config, service, header=line, next_ordinal=1, epoch=1, cut_bytes=0, stamp_ms=0
+        path,
+        thread_id,
+        sink,
+        config,
+        service,
+        header=line,
+        next_ordinal=1,
+        epoch=1,
+        cut_bytes=0,
+        stamp_ms=began_ms,
     )
 
 
@@ -108,14 +118,14 @@ def _require_free(path: str) -> None:
         raise RolloutExists(path=path, reason=f"it holds {status.st_size:,} bytes")
 
 
-def _complete_meta(meta: SessionMeta, path: str) -> SessionMeta:
+def _complete_meta(meta: SessionMeta, path: str, began_ms: int) -> SessionMeta:
     """Fill in what a meta line must have: the id (from the file's name, else a new one) and the time."""
     name = RolloutName.match(os.path.basename(path))
     given = ThreadId.parse(meta.id) if meta.id else None
     if name is not None and given is not None and name.thread_id != given:
         raise NotARollout(path=path, reason=f"its name says thread {name.thread_id}, its meta line {given}")
     thread_id = given or (name.thread_id if name is not None else ThreadId.new())
-    return meta.filled(thread_id=str(thread_id), timestamp=format_timestamp(now_ms()))
+    return meta.filled(thread_id=str(thread_id), timestamp=format_timestamp(began_ms))
 
 
 def open_core(

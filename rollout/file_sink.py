@@ -82,8 +82,9 @@ class FileSink:
     def take(self, descriptor: int, *, torn_from: int | None) -> None:
         """Take over an existing file that the caller opened, locked and scanned. The bytes from
         `torn_from` on are no line: they are set aside and cut before the first append."""
+        end = self._calls.fstat(descriptor).st_size  # first: nothing may fail once the lock is duplicated
         self._file.take(descriptor)
-        self.end_bytes = self._file.size()
+        self.end_bytes = end
         self._suspect = (max(0, self.end_bytes - _SUSPECT_BYTES), self.end_bytes)
         self._torn_from = torn_from
 

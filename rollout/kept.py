@@ -274,9 +274,20 @@ def _kept_in(folder: Path, rollout_path: _Path, *, own: bool = False) -> Iterato
     stem = _stem(rollout_path)
     for entry in entries:
         rest = _REST.match(entry.name, len(stem)) if entry.name.startswith(stem) else None
-        if rest is not None and entry.is_file(follow_symlinks=False):
-            size = entry.stat(follow_symlinks=False).st_size
+        size = None if rest is None else _size_of_regular(entry)
+        if rest is not None and size is not None:
             yield KeptFile(entry.path, rest["kind"], int(rest["offset"]), int(rest["at_ms"]), size)
+
+
+def _size_of_regular(entry: os.DirEntry[str]) -> int | None:
+    """None: it is no regular file, or gone (a replay that ended just now renames it)."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RolloutUnreadable(path=entry.path, cause=error, operation="look at") from error
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _is_of(kept: KeptFile, rollout_path: _Path) -> bool:

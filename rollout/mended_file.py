@@ -30,6 +30,7 @@ _HINT = "What was done so far stays done; repair it again when the cause is gone
 _READ_FLAGS = (
     os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 )
+_BLOCK_BYTES = 1 << 20
 # What an append-only attribute (chattr +a) answers to a cut.
 _FORBIDDEN = frozenset({errno.EPERM, errno.EACCES})
 
@@ -47,19 +48,27 @@ def open_mended(path: str, calls: FileCalls, *, dry_run: bool, create: bool) -> 
     """
     descriptor = _open_to_look(path, create=create) if dry_run else _open(path, calls, create=create)
     try:
-        status = calls.fstat(descriptor)
-        if not calls.is_regular(status):
-            raise NotARollout(path=path, reason="it is no regular file")
-        if dry_run:
-            refuse_active_writer(path)
-        else:
-            lock_rollout(descriptor, path)
-            at_path = calls.lstat(path)
-            if (at_path.st_dev, at_path.st_ino) != (status.st_dev, status.st_ino):
-                raise RolloutReplaced(path=path, reason="it was replaced while it was opened")
-        yield MendedFile(path, descriptor, calls)
+        try:
+            _take_hold(path, descriptor, calls, dry_run=dry_run)
+            file = MendedFile(path, descriptor, calls)
+        except OSError as error:
+            raise_unreadable(path, error, "open")
+        yield file
     finally:
         calls.close(descriptor)
+
+
+def _take_hold(path: str, descriptor: int, calls: FileCalls, *, dry_run: bool) -> None:
+    status = calls.fstat(descriptor)
+    if not calls.is_regular(status):
+        raise NotARollout(path=path, reason="it is no regular file")
+    if dry_run:
+        refuse_active_writer(path)
+        return
+    lock_rollout(descriptor, path)
+    at_path = calls.lstat(path)
+    if (at_path.st_dev, at_path.st_ino) != (status.st_dev, status.st_ino):
+        raise RolloutReplaced(path=path, reason="it was replaced while it was opened")
 
 
 def _open_to_look(path: str, *, create: bool) -> int:
@@ -154,6 +163,30 @@ class MendedFile:
                 return False
         return True
 
+    def write_again(self, start: int) -> None:
+        """Same bytes, same offsets, from `start` to the end. What a failed fsync left there counts as
+        clean and may not be on the disk; no later one would bring it out (G3)."""
+        with _translated(self.path, "write"):
+            try:
+                descriptor = self.calls.open_overwrite(self.path)
+            except OSError as error:
+                if error.errno not in _FORBIDDEN:
+                    raise
+                return  # append-only by attribute: what stands there can't be written again
+            try:
+                if not os.path.samestat(self.calls.fstat(descriptor), self.calls.fstat(self.descriptor)):
+                    raise OSError(errno.ESTALE, "another file stands at the path")
+                self._copy_onto_itself(descriptor, start)
+            finally:
+                self.calls.close(descriptor)
+
+    def _copy_onto_itself(self, descriptor: int, offset: int) -> None:
+        while block := self.calls.pread(self.descriptor, _BLOCK_BYTES, offset):
+            written = self.calls.pwrite(descriptor, block, offset)
+            if not written:
+                raise OSError(errno.EIO, "pwrite returned 0")
+            offset += written
+
     def sync(self) -> None:
         """Bring everything to stable storage."""
         with _translated(self.path, "sync"):
@@ -162,7 +195,8 @@ class MendedFile:
     @contextmanager
     def kept_mtime(self) -> Iterator[None]:
         """Mending is no activity of the thread, and lists sort by the time of the last one."""
-        before = self.calls.fstat(self.descriptor)
+        with _translated(self.path, "check"):
+            before = self.calls.fstat(self.descriptor)
         yield
         try:
             os.utime(self.descriptor, ns=(before.st_atime_ns, before.st_mtime_ns))

@@ -195,6 +195,8 @@ class _Repair:
         if not self._report.dry_run:
             for piece in _pieces(lines):
                 self._file.append(piece)
+            if missing.present:  # by a writer or a repair whose sync may have failed
+                self._file.write_again(min(unwritten.header.offset_bytes, size))
             self._file.sync()
             mark_replayed(kept.path, calls=self._file.calls)
         there = f", {missing.present} are there already" if missing.present else ""

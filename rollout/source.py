@@ -125,8 +125,12 @@ def open_source(source: RolloutSource, *, name: str | None = None) -> ByteSource
         RolloutUnreadable: the system refuses.
     """
     if isinstance(source, int):
-        seekable = stat.S_ISREG(os.fstat(source).st_mode)
-        return ByteSource(name or f"descriptor {source}", descriptor=source, seekable=seekable)
+        name = name or f"descriptor {source}"
+        try:
+            seekable = stat.S_ISREG(os.fstat(source).st_mode)
+        except OSError as error:
+            raise_unreadable(name, error, "stat")
+        return ByteSource(name, descriptor=source, seekable=seekable)
     if isinstance(source, str | os.PathLike):
         return (
             _open_path(os.fspath(source))

@@ -33,7 +33,17 @@ from tests.faults.workloads import WORKLOADS
 __all__: list[str] = []
 
 _PROJECT = Path(__file__).resolve().parents[2]
-_CUT_WORKLOADS = ("page", "batch", "large", "five", "overlapping", "torn", "unlinked", "abandoned")
+_CUT_WORKLOADS = (
+    "page",
+    "batch",
+    "large",
+    "five",
+    "overlapping",
+    "torn",
+    "unlinked",
+    "abandoned",
+    "replayed",
+)
 _CUT_FAULTS = frozenset({"write", "fdatasync", "open", "pwrite", "fsync"})
 
 

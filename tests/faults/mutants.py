@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rollout import kept
+from rollout import kept, repair, replay
 from rollout.backlog import Backlog, Chunk
 from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
 from rollout.file_sink import FileSink
+from rollout.mended_file import MendedFile
 from rollout.syscalls import FileCalls
+from rollout.unwritten import Unwritten
 from rollout.writer import Writer
 
 __all__ = ["MUTANTS", "VARIABLE", "plant_from_environment"]
@@ -239,6 +241,22 @@ def _unwritten_thrown_away() -> None:
         return None, b""
 
     _replace(Writer, "_keep_rest", keep_rest)
+
+
+@_mutant
+def _replay_only_synced() -> None:
+    """A replay that is tried again trusts the sync after one that failed."""
+    _replace(MendedFile, "write_again", lambda self, start: None)
+
+
+@_mutant
+def _replay_without_looking() -> None:
+    """A replay appends what was set aside, whatever stands there already."""
+
+    def find_missing(unwritten: Unwritten, *_: Any, **__: Any) -> replay.Missing:
+        return replay.Missing(unwritten.lines, 0, 0)
+
+    _replace(repair, "find_missing", find_missing)
 
 
 @_mutant

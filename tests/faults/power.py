@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.contract import check_crash_restart, check_crash_state, materialise
+from tests.faults.contract import check_crash_restart, check_crash_state, materialise, promises_at_start
 from tests.faults.disk_model import Loss, State
 from tests.faults.promises import Promises
 from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import encode_plan
 from tests.faults.sweep import Job
-from tests.faults.workloads import ROLLOUT
+from tests.faults.workloads import REPLAYS
 
 __all__ = ["PowerReport", "cut_power"]
 
@@ -84,7 +84,7 @@ def cut_power(
 
 def _cuts(outcome: Outcome, rng: random.Random, per_point: int, report: PowerReport) -> Iterator[_Cut]:
     """The states at each point of the run where something is not on the disk yet, and after each promise."""
-    promises = Promises.of_file(outcome.before.volatile().get(ROLLOUT))
+    promises = promises_at_start(outcome)
     model = copy.deepcopy(outcome.before)
     for point, call in enumerate(outcome.calls):
         if call.name == "mark":
@@ -111,7 +111,7 @@ def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerRe
     try:
         check_crash_state(cut.state, cut.promises)
         report.restarts += 1
-        check_crash_restart(cut.state, cut.promises, loop, root=cut.root)
+        check_crash_restart(cut.state, cut.promises, loop, root=cut.root, replays=job.workload in REPLAYS)
     except AssertionError as error:
         kept = tempfile.mkdtemp(prefix="rollout-power-")
         materialise(cut.state, Path(kept))

@@ -37,6 +37,8 @@ _QUICKEST = {
     "old_tail_not_written_again": ("sweep", "--workload", "abandoned"),
     "parents_not_synced": ("sweep", "--workload", "one"),
     "path_not_checked": ("sweep", "--workload", "shortened"),
+    "replay_only_synced": ("sweep", "--workload", "replayed", "--plan", "fdatasync,3,1,errno,5"),
+    "replay_without_looking": ("sweep", "--workload", "replayed", "--plan", ""),
     "sync_error_ignored": ("sweep", "--workload", "abandoned"),
     "sync_only_retried": ("sweep", "--workload", "abandoned"),
     "torn_tail_not_mended": ("sweep", "--workload", "torn"),

@@ -15,15 +15,20 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from protocol.codec import encode_item
 from protocol.errors import RolloutError, UnwrittenItems
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
+from rollout.kept import keep_unwritten
 from rollout.recorder import RecorderOpening, RolloutRecorder
+from rollout.repair import repair_rollout
 from tests.faults.numbered import numbered_item
 
 __all__ = [
     "NAMES_FOLLOW",
     "PREPARE",
+    "REPLAYED_ITEMS",
+    "REPLAYS",
     "ROLLOUT",
     "THREAD_ID",
     "WORKLOADS",
@@ -132,6 +137,19 @@ class Session:
             else:
                 self.mark(kind, upto=upto, offset=receipt.offset_bytes, items=receipt.items)
                 return
+
+    async def replay(self) -> None:
+        """Bring in what an earlier recorder could not write; all of it was accepted then."""
+        self.next_number = REPLAYED_ITEMS
+        for _ in range(_TRIES):
+            try:
+                await asyncio.to_thread(repair_rollout, self.path, dry_run=False, replay=True)
+            except RolloutError as error:
+                self._mark_error("repair", error)
+            else:
+                self.mark("sync", upto=self.next_number)
+                return
+        self.over = True
 
     async def close(self) -> None:
         if self.over:
@@ -315,7 +333,7 @@ async def _shortened(session: Session) -> None:
 def _cut(path: Path, size: int) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     try:
-        os.ftruncate(descriptor, size)
+        os.ftruncate(descriptor, min(size, os.fstat(descriptor).st_size))
     finally:
         os.close(descriptor)
 
@@ -351,7 +369,16 @@ async def _abandoned(session: Session) -> None:
     await session.close()
 
 
+async def _replayed(session: Session) -> None:
+    """Unwritten items wait beside a torn rollout; one of them stands there already."""
+    await session.replay()
+    await session.open()
+    session.record(70)
+    await session.close()
+
+
 WORKLOADS = {
+    "replayed": _replayed,
     "one": _one,
     "page": _page,
     "abandoned": _abandoned,
@@ -367,6 +394,8 @@ WORKLOADS = {
     "overlapping": _overlapping,
 }
 
+REPLAYS = frozenset({"replayed"})
+"""However such a run ends, a further repair completes what it began."""
 NAMES_FOLLOW = frozenset({"abandoned"})
 """Where a recorder dies before it could sync the names, the next one relies on the file's own sync for
 them, as all of ext4, xfs and btrfs give it (docs/faults.md, Decisions)."""
@@ -389,8 +418,34 @@ def _prepare(root: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+REPLAYED_ITEMS = 6
+_STANDING, _WAITING = (0, 1, 2), (2, 3, 4, 5)
+"""Items in the rollout, and in the file of unwritten items beside it."""
+
+
+def _line_of(number: int) -> bytes:
+    item = numbered_item(number, 90 * (number + 1))
+    return encode_item(item, timestamp="2026-11-29T10:11:13.000Z", ordinal=number + 1)
+
+
+def _prepare_replay(root: Path) -> None:
+    lines = [_OLD_META.encode(), *map(_line_of, _STANDING)]
+    whole = b"".join(lines)
+    path = rollout_in(root)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(whole + _line_of(3)[:40])
+    keep_unwritten(
+        path,
+        [b"".join(map(_line_of, _WAITING))],
+        thread_id=THREAD_ID,
+        offset_bytes=len(whole) - len(lines[-1]),
+        items=len(_WAITING),
+    )
+
+
 PREPARE: dict[str, Callable[[Path], None]] = {
     "torn": lambda root: _prepare(root, _OLD_META + _OLD_ITEM + _OLD_ITEM[:90]),
+    "replayed": _prepare_replay,
     "unfinished": lambda root: _prepare(root, _OLD_META + _OLD_ITEM[:-1]),
 }
 """What stands in the folder before a workload begins."""

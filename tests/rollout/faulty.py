@@ -12,7 +12,8 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -166,6 +167,8 @@ class FaultyCalls(FileCalls):
     def __init__(self, *faults: Fault) -> None:
         self.made: Counter[str] = Counter()
         self.log: list[tuple[str, tuple[Any, ...]]] = []
+        self.strikes = 0
+        """How often a fault struck."""
         self._faults = list(faults)
         self._lock = threading.Lock()
 
@@ -194,6 +197,7 @@ class FaultyCalls(FileCalls):
             self.made[name] += 1
             self.log.append((name, tuple(each for each in arguments if not isinstance(each, memoryview))))
             striking = [fault for fault in self._faults if fault.call == name and fault.strikes()]
+            self.strikes += bool(striking)
         if striking:
             return striking[0].effect(self, name, arguments)
         return self.perform(name, arguments)
@@ -241,6 +245,7 @@ class ForgetfulCalls(FaultyCalls):
         self._names: dict[str, tuple[int, int]] = {}
         self._loose_folders: set[str] = set()
         self._disk = threading.RLock()
+        """Held for the length of a call; by a test, so that nothing is called while others meddle."""
 
     def after_power_loss(self, path: str | os.PathLike[str]) -> bytes | None:
         """What would be found at the path; None if its name would be gone."""
@@ -249,6 +254,22 @@ class ForgetfulCalls(FaultyCalls):
             folders = set(_ancestors(path)) & self._loose_folders
             key = self._names.get(path)
             return None if folders or key is None else bytes(self._inodes[key].stable)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """No call is made meanwhile."""
+        with self._disk:
+            yield
+
+    def changed_by_others(self, path: str | os.PathLike[str], begin: int) -> None:
+        """Another program cut the file at `begin` or wrote there, and synced nothing."""
+        with self._disk:
+            size = os.stat(path).st_size
+            inode = self._inode_of(path)
+            inode.dirty = [(low, min(high, begin)) for low, high in inode.dirty if low < begin]
+            del inode.stable[begin:]
+            if begin < size:
+                inode.dirty.append((begin, size))
 
     def trust(self, path: str | os.PathLike[str]) -> None:
         """What stands at the path now was synced by whoever made it, name and all."""
@@ -262,14 +283,12 @@ class ForgetfulCalls(FaultyCalls):
 
     def _inode_of(self, path: str | os.PathLike[str]) -> _Inode:
         status = os.stat(path)
-        return self._inodes[status.st_dev, status.st_ino]
+        return self._inodes.setdefault((status.st_dev, status.st_ino), _Inode())
 
     def perform(self, name: str, arguments: tuple[Any, ...]) -> Any:
         step = getattr(self, f"_{name}", None)
-        if step is None:
-            return super().perform(name, arguments)
         with self._disk:
-            return step(*arguments)
+            return super().perform(name, arguments) if step is None else step(*arguments)
 
     def failed(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name == "datasync":

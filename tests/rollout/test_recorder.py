@@ -310,6 +310,26 @@ async def test_file_that_may_not_be_written_is_refused_by_name(tmp_path: Path, m
     assert path.stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("call", ["open_append", "fstat", "dup"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+async def test_opening_that_failed_holds_nothing(path: Path, call: str, nth: int) -> None:
+    """Wherever it failed: descriptors and lock are let go of, the next opening succeeds."""
+    path.write_bytes(META + lines(1))
+    calls = FaultyCalls()
+    before = len(os.listdir("/proc/self/fd"))
+    calls.arm(call, fails(EIO), first=nth)
+    try:
+        recorder = recorder_of(path, calls=calls, reopen=True)
+    except RolloutUnreadable as error:
+        assert error.errno == EIO
+        assert len(os.listdir("/proc/self/fd")) == before
+    else:
+        await recorder.aclose()
+    async with opened(path) as recorder:
+        recorder.record_nowait(message("a"))
+    assert texts(path)[-1] == "a"
+
+
 # Opening to append
 
 
