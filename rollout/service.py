@@ -84,9 +84,8 @@ class Service:
     async def _run(self, writer: Served) -> None:
         try:
             await writer.run()
-        except Exception:
-            # The others go on, whatever happened to this one.
-            _log.exception("a writer ended without having kept its error")
+        except Exception as error:  # noqa: BLE001  # the others go on, whatever happened to this one
+            _log.error("a writer ended without having kept its error", exc_info=error)
         finally:
             self._writers.discard(writer)
 

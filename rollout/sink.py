@@ -62,4 +62,4 @@ class Sink(Protocol):
         """Let go of it. Never raises for what was already handed over."""
 
     def close_in_child(self) -> None:
-        """In a forked child: let go of it, and of what a sync under way was using; no thread does any more."""
+        """In a forked child: let go of it, and of what a sync under way used; no thread does any more."""

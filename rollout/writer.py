@@ -624,8 +624,8 @@ class Writer:
         _log.error("%s: the writer failed; this is a bug", self._sink.path, exc_info=bug)
         try:
             self._bug_kept = self._keep_after_bug()
-        except Exception:
-            _log.exception("%s: its items could not be set aside", self._sink.path)
+        except Exception as error:  # noqa: BLE001  # nobody may hang, whatever else goes wrong
+            _log.error("%s: its items could not be set aside", self._sink.path, exc_info=error)
         finally:
             self._end(None)
 

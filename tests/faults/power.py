@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import os
 import random
 import tempfile
 import zlib
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from tests.faults.contract import check_crash_restart, check_crash_state, materialise, promises_at_start
 from tests.faults.disk_model import Loss, State
+from tests.faults.mutants import VARIABLE
 from tests.faults.promises import Promises
 from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import encode_plan
@@ -113,8 +115,15 @@ def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerRe
         report.restarts += 1
         check_crash_restart(cut.state, cut.promises, loop, root=cut.root, replays=job.workload in REPLAYS)
     except AssertionError as error:
-        kept = tempfile.mkdtemp(prefix="rollout-power-")
-        materialise(cut.state, Path(kept))
         command = f"{job.command.replace(' sweep ', ' power ')} --seed {seed}"
-        where = f"at point {cut.point}, {cut.loss}; the state is in {kept}"
+        where = f"at point {cut.point}, {cut.loss}{_keep_state(cut)}"
         report.failures.append((command, f"{where}\n{error}"))
+
+
+def _keep_state(cut: _Cut) -> str:
+    """Leave it for whoever looks into the failure; a planted bug is no news."""
+    if VARIABLE in os.environ:
+        return ""
+    kept = tempfile.mkdtemp(prefix="rollout-power-")
+    materialise(cut.state, Path(kept))
+    return f"; the state is in {kept}"

@@ -16,7 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +97,10 @@ def _check_all(path: Path, count: int) -> None:
     assert not [record for record in read_back(path) if record.warning is not None]
 
 
+def _is_troubled(recorder: RolloutRecorder) -> bool:
+    return recorder.health.last_error is not None
+
+
 def _ballast(folder: Path) -> Path:
     path = folder / "ballast"
     path.write_bytes(bytes(_BALLAST_BYTES))
@@ -122,12 +126,12 @@ async def _fill_up(folder: Path, make_room: Callable[[], object]) -> Figures:
         await recording.record(_ITEMS * 4 // 5)
         assert recording.refused, "the disk never got full: the scenario proves nothing"
         assert recording.last_errno in (errno.ENOSPC, errno.EFBIG), recording.last_errno
-        assert recorder.health.last_error is not None
+        assert _is_troubled(recorder)
         make_room()
         assert await recording.barrier(recorder.flush), "there is room again, and a flush still fails"
         await recording.record(_ITEMS)
         assert await recording.barrier(recorder.sync)
-        assert recorder.health.last_error is None
+        assert not _is_troubled(recorder)
     _check_all(path, _ITEMS)
     return recording.figures()
 
@@ -305,7 +309,7 @@ async def _append_only(folder: Path) -> Figures:
     return {"items": 20}
 
 
-SCENARIOS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
+SCENARIOS: dict[str, Callable[[Path], Coroutine[None, None, Figures]]] = {
     "tmpfs_gets_space": _tmpfs_gets_space,
     "tmpfs_grows": _tmpfs_grows,
     "file_size_limit": _file_size_limit,
@@ -313,7 +317,7 @@ SCENARIOS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
     "stays_full": _stays_full,
     "full_everywhere": _full_everywhere,
 }
-EXT4_SCENARIOS: dict[str, Callable[[Path], Awaitable[Figures]]] = {
+EXT4_SCENARIOS: dict[str, Callable[[Path], Coroutine[None, None, Figures]]] = {
     "ext4_gets_space": _ext4_gets_space,
     "ext4_breaks_down": _ext4_breaks_down,
     "append_only": _append_only,

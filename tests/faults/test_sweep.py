@@ -44,7 +44,7 @@ def keep_contract(jobs: list[Job], runner: Runner, loop: asyncio.Runner) -> None
 @pytest.mark.guarantee("G1")
 @pytest.mark.guarantee("G2")
 @pytest.mark.case("B17")
-@pytest.mark.parametrize("workload", ["three", "torn", "unfinished", "unlinked", "shortened", "overlapping"])
+@pytest.mark.parametrize("workload", ["three", "torn", "unfinished", "unlinked", "shortened", "replayed"])
 def test_single_faults_keep_the_contract(workload: str, runner: Runner, loop: asyncio.Runner) -> None:
     """Whatever one call does, nothing acknowledged is lost, doubled or merged; who hears nothing has all."""
     jobs = list_faults(workload, runner)
@@ -62,6 +62,20 @@ def test_pairs_of_faults_keep_the_contract(runner: Runner, loop: asyncio.Runner)
 def test_failed_syncs_are_never_forgotten(runner: Runner, loop: asyncio.Runner) -> None:
     """However a sync fails, and though its recorder is given up after that: the next sync covers all."""
     keep_contract(list_faults("abandoned", runner)[:80], runner, loop)
+
+
+@pytest.mark.guarantee("G2")
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_slow_sync_covers_only_what_came_before_it(nth: int, runner: Runner, loop: asyncio.Runner) -> None:
+    """Items come while a sync is under way; it ends well or badly, or their own write does."""
+    slow = Fault("fdatasync", nth, Action.DELAY, 25)
+    others = (
+        Fault("fdatasync", nth + 1, Action.ERRNO, errno.EIO, 2),
+        Fault("write", nth + 2, Action.ERRNO, errno.ENOSPC, 3),
+        Fault("write", nth + 2, Action.SHORT, -1, FOREVER),
+        Fault("write", nth + 2, Action.KILL_AFTER),
+    )
+    keep_contract([Job("overlapping", (slow, other)) for other in others], runner, loop)
 
 
 @pytest.mark.case("B14")
@@ -102,6 +116,11 @@ PAST_FAILURES = {
     "a torn tail was cut and noted as a gap of another program": ("torn", ""),
     "a folder was made, reported as failed, and its parent never synced": ("one", "mkdir,2,1,after,5"),
     "an error of fstat or flock at open came out as a bare OSError": ("three", "fstat,14,3,errno,5"),
+    "a replay was tried again after a failed fsync, and believed the next one": (
+        "replayed",
+        "fdatasync,3,1,errno,5",
+    ),
+    "an error of fstat came out of a repair as a bare OSError": ("replayed", "fstat,10,1,errno,5"),
     "the newline that a file lacked could not be replayed": ("unfinished", "write,1,0,errno,28"),
     "the time to close ended during a healing, which went on with closed descriptors": (
         "unlinked",

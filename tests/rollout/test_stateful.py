@@ -67,7 +67,7 @@ STEPS = int(os.environ.get("ROLLOUT_STATEFUL_STEPS", "30"))
 
 _HANG_SECONDS = 20
 """Nothing here takes that long: it hangs."""
-_CLOSE_SECONDS = 15.0
+_CLOSE_SECONDS = 10.0
 _TRIES_MAX = 5
 """Failures that were under way when the faults were lifted may still be told."""
 _RECORD_BYTES_MAX = 8192
@@ -169,7 +169,7 @@ class RecorderMachine(RuleBasedStateMachine):
             core = create_core(self.path, SessionMeta(cwd="/somewhere"), **how)
             self.floor = 0
         self.recorder = RolloutRecorder(core)
-        self.recorded = False
+        self.recorded = self.copied = self.destroyed = False
 
     @property
     def data(self) -> bytes:
@@ -215,6 +215,7 @@ class RecorderMachine(RuleBasedStateMachine):
         """A barrier returned."""
         assert not self.displaced, f"{barrier} returned, though another file stands at the path"
         self.ledger.acknowledge(upto, synced=barrier != "flush")
+        self.copied = self.destroyed = False
         self.ledger.require(self.data, upto=upto)
 
     async def barrier(self, name: str) -> None:
@@ -358,7 +359,13 @@ class RecorderMachine(RuleBasedStateMachine):
 
     @rule()
     def others_replace_by_copy(self) -> None:
-        self.others_act(lambda: self.disk.replace_by_copy(self.path))
+        def act() -> None:
+            # A copy of a file that lost durable bytes is none of the rollout: that is refused for good.
+            if not self.destroyed:
+                self.disk.replace_by_copy(self.path)
+                self.copied = True
+
+        self.others_act(act)
         self.ledger.may_hold_fragments = True  # an inode that others put there is never cut
 
     @rule(replace=st.booleans())
@@ -387,8 +394,10 @@ class RecorderMachine(RuleBasedStateMachine):
         def act() -> None:
             data = self.path.read_bytes()
             durable_max = min(len(data), max(self.disk.stable_bytes(self.path), self.floor))
-            size = durable_max * percent // 100
-            if not deep:
+            if deep and not self.copied:
+                size = durable_max * percent // 100
+                self.destroyed = True
+            else:
                 size = durable_max + (len(data) - durable_max) * percent // 100
             self.disk.truncate_by_others(self.path, size)
             self.ledger.truncated(parse(data)[0], size, durable_max=durable_max)
