@@ -12,8 +12,7 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,7 +244,6 @@ class ForgetfulCalls(FaultyCalls):
         self._names: dict[str, tuple[int, int]] = {}
         self._loose_folders: set[str] = set()
         self._disk = threading.RLock()
-        """Held for the length of a call; by a test, so that nothing is called while others meddle."""
 
     def after_power_loss(self, path: str | os.PathLike[str]) -> bytes | None:
         """What would be found at the path; None if its name would be gone."""
@@ -254,22 +252,6 @@ class ForgetfulCalls(FaultyCalls):
             folders = set(_ancestors(path)) & self._loose_folders
             key = self._names.get(path)
             return None if folders or key is None else bytes(self._inodes[key].stable)
-
-    @contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """No call is made meanwhile."""
-        with self._disk:
-            yield
-
-    def changed_by_others(self, path: str | os.PathLike[str], begin: int) -> None:
-        """Another program cut the file at `begin` or wrote there, and synced nothing."""
-        with self._disk:
-            size = os.stat(path).st_size
-            inode = self._inode_of(path)
-            inode.dirty = [(low, min(high, begin)) for low, high in inode.dirty if low < begin]
-            del inode.stable[begin:]
-            if begin < size:
-                inode.dirty.append((begin, size))
 
     def trust(self, path: str | os.PathLike[str]) -> None:
         """What stands at the path now was synced by whoever made it, name and all."""
@@ -287,8 +269,10 @@ class ForgetfulCalls(FaultyCalls):
 
     def perform(self, name: str, arguments: tuple[Any, ...]) -> Any:
         step = getattr(self, f"_{name}", None)
+        if step is None:
+            return super().perform(name, arguments)
         with self._disk:
-            return super().perform(name, arguments) if step is None else step(*arguments)
+            return step(*arguments)
 
     def failed(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name == "datasync":
@@ -361,4 +345,3 @@ def _ancestors(path: str) -> list[str]:
         found.append(parent)
         path = parent
     return found
-

@@ -85,9 +85,7 @@ def test_death_of_the_holder_frees_the_lock(path: Path, second: int) -> None:
 
 
 @pytest.mark.case("B93")
-@pytest.mark.parametrize(
-    "number", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL]
-)
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
 def test_file_system_without_flock_is_no_refusal(
     path: Path, first: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,7 +293,7 @@ def test_folder_whose_sync_failed_is_synced_by_the_next_sync(tmp_path: Path, nth
 def test_bytes_of_a_failed_sync_are_written_again_in_place_before_the_next_counts(
     rig: Rig, path: Path
 ) -> None:
-    """Same bytes, same offsets, by pwrite on a descriptor without O_APPEND; what was synced before is left."""
+    """Same bytes, same offsets, by pwrite without O_APPEND; what was synced before is left alone."""
     calls = rig.calls
     assert isinstance(calls, ForgetfulCalls)
     rig.put(lines(4))
@@ -316,9 +316,7 @@ def test_bytes_of_a_failed_sync_are_written_again_in_place_before_the_next_count
 @pytest.mark.guarantee("G3")
 @pytest.mark.parametrize("call", ["dup", "open_overwrite", "fstat", "pwrite", "datasync"])
 @pytest.mark.parametrize("number", [EIO, errno.EMFILE], ids=["EIO", "EMFILE"])
-def test_rewrite_that_failed_is_done_by_the_next_sync(
-    rig: Rig, path: Path, call: str, number: int
-) -> None:
+def test_rewrite_that_failed_is_done_by_the_next_sync(rig: Rig, path: Path, call: str, number: int) -> None:
     """After a failed sync nothing counts until the rewrite itself has succeeded, whatever stops it."""
     calls = rig.calls
     assert isinstance(calls, ForgetfulCalls)
@@ -559,7 +557,7 @@ def test_gap_is_named_before_each_destroyed_range(rig: Rig, path: Path) -> None:
 def test_healing_that_fails_half_way_is_completed_by_the_next(
     rig: Rig, path: Path, call: str, nth: int, effect: Effect
 ) -> None:
-    """Each step of mending a truncated file may fail: the file is mended in the end, the rest set aside once."""
+    """Each step of mending a truncated file may fail: in the end it is mended, its rest set aside."""
     before = rig.data
     rig.put(lines(4))
     rig.write()
@@ -707,7 +705,7 @@ def test_create_of_a_file_that_another_writer_holds_is_refused(path: Path) -> No
 
 @pytest.mark.case("B02", "B10")
 def test_torn_tail_is_set_aside_and_cut_with_the_first_record_only(path: Path) -> None:
-    """Opening alone changes nothing; the first record finds the fragment kept and the file on a line border."""
+    """Opening alone changes nothing; with the first record the fragment is kept and cut."""
     path.write_bytes(META + lines(1) + TORN)
     before = os.stat(path)
     rig = Rig.reopened(path)
@@ -753,7 +751,9 @@ def test_torn_tail_that_its_writer_completed_meanwhile_is_no_longer_torn(path: P
 
 
 @pytest.mark.case("B108")
-@pytest.mark.parametrize("size", [0, 5, len(META), len(META) + 3, len(META + lines(1)), len(META + lines(1)) + 4])
+@pytest.mark.parametrize(
+    "size", [0, 5, len(META), len(META) + 3, len(META + lines(1)), len(META + lines(1)) + 4]
+)
 def test_torn_file_that_is_truncated_before_the_first_record(path: Path, size: int) -> None:
     """No NUL bytes, no lost line without a gap: what is left is mended, what was durable is named."""
     content = META + lines(1) + TORN
@@ -803,7 +803,9 @@ def test_torn_tail_of_an_unlinked_file_is_mended_in_the_rebuilt_one(path: Path) 
     assert rig.data == META + lines(1, 2)
 
 
-@pytest.mark.parametrize("size", [5, file_sink._BLOCK_BYTES - 1, file_sink._BLOCK_BYTES, file_sink._BLOCK_BYTES + 1])
+@pytest.mark.parametrize(
+    "size", [5, file_sink._BLOCK_BYTES - 1, file_sink._BLOCK_BYTES, file_sink._BLOCK_BYTES + 1]
+)
 def test_last_border_is_found_across_blocks(rig: Rig, path: Path, size: int) -> None:
     """A durable line longer than a block was cut: the border before it is the end."""
     before = rig.data

@@ -184,7 +184,8 @@ def test_unlinked_file_is_rebuilt_where_its_folder_is_gone_too(live: LiveFile, t
     assert (tmp_path / "x" / "y" / "a.jsonl").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("call", ["open_new", "pread", "write", "datasync", "dup", "link", "unlink", "fstat", "lstat"]
+@pytest.mark.parametrize(
+    "call", ["open_new", "pread", "write", "datasync", "dup", "link", "unlink", "fstat", "lstat"]
 )
 @pytest.mark.parametrize("effect", [fails(ENOSPC), fails_after(EIO)], ids=["fails", "done but fails"])
 def test_rebuild_that_fails_leaves_all_as_it_was_and_can_be_done_again(
@@ -217,7 +218,9 @@ def test_rebuild_goes_on_after_short_writes(live: LiveFile, tmp_path: Path) -> N
     assert (tmp_path / "a.jsonl").read_bytes() == CONTENT
 
 
-def test_file_that_came_to_the_path_while_it_was_rebuilt_is_left_alone(live: LiveFile, tmp_path: Path) -> None:
+def test_file_that_came_to_the_path_while_it_was_rebuilt_is_left_alone(
+    live: LiveFile, tmp_path: Path
+) -> None:
     """The rebuilt copy never replaces anything."""
     path = tmp_path / "a.jsonl"
     path.unlink()

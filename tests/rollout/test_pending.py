@@ -9,7 +9,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import pytest
@@ -442,6 +442,23 @@ def test_threads_that_record_at_once_lose_and_mix_nothing() -> None:
 SIGNALS_COME_AFTER = ("CALL", "RESUME", "JUMP_BACKWARD")
 
 
+def _codes_of(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _codes_of(each)
+
+
+PENDING_CODES = [
+    code
+    for holder in (pending_module, Pending)
+    for value in vars(holder).values()
+    for function in (getattr(value, "fget", None) or value,)
+    if isinstance(function, FunctionType) and function.__module__ == pending_module.__name__
+    for code in _codes_of(function.__code__)
+]
+
+
 class Interrupter:
     """Runs `action` before the n-th instruction that `rollout/pending.py` executes in this thread.
 
@@ -455,16 +472,42 @@ class Interrupter:
         self._action = action
         self._signals = signals
         self._last: dict[FrameType, int] = {}
+        self._thread = threading.get_ident()
+        self._busy = False
 
     def __enter__(self) -> Interrupter:
-        sys.settrace(self._enter_frame)
+        if hasattr(sys, "monitoring"):
+            monitoring = sys.monitoring
+            monitoring.use_tool_id(monitoring.DEBUGGER_ID, "interrupter")
+            instruction = monitoring.events.INSTRUCTION
+            monitoring.register_callback(monitoring.DEBUGGER_ID, instruction, self._instruction)
+            for code in PENDING_CODES:
+                monitoring.set_local_events(monitoring.DEBUGGER_ID, code, instruction)
+        else:
+            sys.settrace(self._enter_frame)
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.settrace(None)
+        if hasattr(sys, "monitoring"):
+            for code in PENDING_CODES:
+                sys.monitoring.set_local_events(sys.monitoring.DEBUGGER_ID, code, 0)
+            sys.monitoring.free_tool_id(sys.monitoring.DEBUGGER_ID)
+        else:
+            sys.settrace(None)
         self._last.clear()
 
+    def _instruction(self, code: CodeType, offset: int) -> None:
+        """Python 3.12 and newer."""
+        if self._busy or threading.get_ident() != self._thread:
+            return
+        self._busy = True
+        try:
+            self._see(sys._getframe(1), offset)
+        finally:
+            self._busy = False
+
     def _enter_frame(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Python 3.11."""
         if frame.f_code.co_filename != pending_module.__file__:
             return None
         frame.f_trace_opcodes = True
@@ -473,20 +516,21 @@ class Interrupter:
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
         if event == "opcode":
-            before = self._last.get(frame)
-            self._last[frame] = frame.f_lasti
-            if not self._signals or self._may_raise(frame, before):
-                self._count()
+            self._see(frame, frame.f_lasti)
         return self._step
 
-    def _may_raise(self, frame: FrameType, before: int | None) -> bool:
-        return before is None or dis.opname[frame.f_code.co_code[before]].startswith(SIGNALS_COME_AFTER)
-
-    def _count(self) -> None:
+    def _see(self, frame: FrameType, offset: int) -> None:
+        before = self._last.get(frame)
+        self._last[frame] = offset
+        if self._signals and before is not None and not self._may_raise(frame, before):
+            return
         self.count += 1
         if self.count == self._nth:
             self.acted = True
             self._action()
+
+    def _may_raise(self, frame: FrameType, before: int) -> bool:
+        return dis.opname[frame.f_code.co_code[before]].startswith(SIGNALS_COME_AFTER)
 
 
 def steps(pending: Pending) -> dict[str, Callable[[], object]]:

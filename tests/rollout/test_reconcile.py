@@ -112,7 +112,8 @@ def test_any_prefix_of_our_bytes_is_recognised(chunks: list[bytes], cut: int, be
 
 
 @pytest.mark.parametrize(
-    ("data", "size", "expected"), [(b"a\nb", 3, 2), (b"a\nb\n", 3, 2), (b"a\nb\n", 4, 4), (b"ab", 2, 0), (b"", 0, 0)]
+    ("data", "size", "expected"),
+    [(b"a\nb", 3, 2), (b"a\nb\n", 3, 2), (b"a\nb\n", 4, 4), (b"ab", 2, 0), (b"", 0, 0)],
 )
 def test_whole_lines_end_with_the_last_newline(data: bytes, size: int, expected: int) -> None:
     """How much of a cut chunk counts."""

@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from protocol.meta import SessionMeta
 from rollout import RecorderConfig, RolloutRecorder, read_rollout
 from rollout import core as core_module
 from rollout.state import WriterState
-from tests.rollout.faulty import EIO, FaultyCalls, ForgetfulCalls, Gate, fails, waits_before
+from tests.rollout.faulty import EIO, FaultyCalls, ForgetfulCalls, Gate, fails
 from tests.rollout.recorded import (
     QUICK,
     ROOT,
@@ -52,7 +52,7 @@ from tests.rollout.recorded import (
     run_script,
     texts,
 )
-from tests.rollout.sinking import META, line, lines
+from tests.rollout.sinking import META, lines
 
 pytestmark = pytest.mark.asyncio
 
@@ -384,7 +384,8 @@ async def test_torn_tail_is_kept_aside_and_cut_with_the_first_record(path: Path)
 @pytest.mark.case("B04")
 async def test_last_line_cut_at_any_byte_is_followed_by_good_records(path: Path) -> None:
     """Also inside a character of several bytes: what was whole stays, open, append and reopen are clean."""
-    last = '{"timestamp":"2026-11-29T10:00:00.000Z","ordinal":1,"type":"event_msg","payload":{"type":"x","é":"🜁"}}\n'.encode()
+    envelope = '{"timestamp":"2026-11-29T10:00:00.000Z","ordinal":1,"type":"event_msg",'
+    last = (envelope + '"payload":{"type":"x","é":"🜁"}}\n').encode()
     for cut in range(len(last)):
         path.write_bytes(META + lines(1) + last[:cut])
         for text in "ab":
@@ -445,7 +446,9 @@ async def test_each_opening_has_a_new_epoch(path: Path) -> None:
 
 async def test_stamps_go_on_where_the_file_ended(path: Path) -> None:
     """A file from a machine whose clock is ahead: stamps never step back in it."""
-    ahead = b'{"timestamp":"2199-01-01T00:00:00.000Z","ordinal":1,"type":"event_msg","payload":{"type":"x"}}\n'
+    ahead = (
+        b'{"timestamp":"2199-01-01T00:00:00.000Z","ordinal":1,"type":"event_msg","payload":{"type":"x"}}\n'
+    )
     path.write_bytes(META + ahead)
     async with RolloutRecorder.open(path, config=QUICK) as recorder:
         recorder.record_nowait(message("a"))
@@ -546,7 +549,7 @@ async def test_everything_that_is_made_is_private(tmp_path: Path, umask: int) ->
             await recorder.aclose()
     finally:
         os.umask(before)
-    made = [each for each in tmp_path.rglob("*")]
+    made = list(tmp_path.rglob("*"))
     kinds = {each.suffix for each in made}
     assert {".jsonl", ".torn", ".unwritten"} <= kinds
     for each in made:
@@ -794,7 +797,8 @@ from protocol.response_items import ResponseItem
 from rollout import RecorderConfig, RolloutRecorder
 
 async def main():
-    recorder = await RolloutRecorder.create(sys.argv[1], config=RecorderConfig(linger_seconds=3600, sync_seconds=3600))
+    config = RecorderConfig(linger_seconds=3600, sync_seconds=3600)
+    recorder = await RolloutRecorder.create(sys.argv[1], config=config)
     for number in range(100):
         recorder.record_nowait(ResponseItem.message("user", str(number)))
     return recorder
@@ -882,7 +886,8 @@ reader, writer = os.pipe()
 pid = os.fork()
 if pid == 0:
     told = []
-    for call in (lambda: recorder.record_nowait(ResponseItem.message("user", "child")), recorder.flush, recorder.sync):
+    record = lambda: recorder.record_nowait(ResponseItem.message("user", "child"))
+    for call in (record, recorder.flush, recorder.sync):
         try:
             call()
             told.append("no error")
@@ -997,7 +1002,11 @@ asyncio.run(main())
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     environment["PYTHONPATH"] = str(ROOT)
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, path], env=environment, capture_output=True, check=False
+        subprocess.run,
+        [sys.executable, "-c", script, path],
+        env=environment,
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "hé🜁".encode() in path.read_bytes()

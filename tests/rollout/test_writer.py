@@ -494,7 +494,7 @@ async def test_foreign_lines_stay_where_they_are(path: Path, calls: ForgetfulCal
 @pytest.mark.case("B23")
 @pytest.mark.guarantee("G7")
 async def test_stalled_disk_holds_up_record_and_bounds_memory(path: Path, calls: ForgetfulCalls) -> None:
-    """The queue fills to its limit and no further, record() waits, the loop is alive, and then all goes on."""
+    """The queue fills to its limit and no further, record() waits, the loop is alive; then all goes on."""
     gate = Gate()
     calls.arm("datasync", waits_before(gate))
     config = quick(pending_bytes_max=20_000, sync_bytes=1)
@@ -909,7 +909,9 @@ async def test_healing_that_hangs_beyond_the_close_changes_nothing_afterwards(
     else:
         calls.arm("open_new", fails(EIO), times=1)
     calls.arm(
-        call, waits_after(gate, then=None if outcome == "works" else EIO), first=1 if call == "open_append" else 2
+        call,
+        waits_after(gate, then=None if outcome == "works" else EIO),
+        first=1 if call == "open_append" else 2,
     )
     recorder.record_nowait(message("b"))
     await asyncio.to_thread(gate.reached.wait)
