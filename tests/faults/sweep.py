@@ -133,14 +133,14 @@ def _is_reached(workload: str, call: str, nth: int, runner: Runner) -> bool:
 
 
 def sample_pairs(jobs: Sequence[Job], count: int, seed: int) -> list[Job]:
-    """Pairs of faults, each of which was swept alone."""
+    """Pairs of faults of one workload, each of which was swept alone."""
     rng = random.Random(seed)
-    single = [job for job in jobs if len(job.plan) == 1 and job.plan[0].call in _CHANGING]
-    return [
-        Job(first.workload, first.plan + second.plan)
-        for first, second in ((rng.choice(single), rng.choice(single)) for _ in range(count))
-        if first.workload == second.workload
-    ]
+    plans: dict[str, list[Plan]] = {}
+    for job in jobs:
+        if len(job.plan) == 1 and job.plan[0].call in _CHANGING:
+            plans.setdefault(job.workload, []).append(job.plan)
+    workloads = rng.choices(list(plans), weights=[len(each) for each in plans.values()], k=count)
+    return [Job(each, rng.choice(plans[each]) + rng.choice(plans[each])) for each in workloads]
 
 
 def judge(job: Job, runner: Runner, loop: asyncio.Runner) -> tuple[bool, str | None]:

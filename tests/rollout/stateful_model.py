@@ -61,7 +61,6 @@ _ERRORS = {
     "lstat": (errno.EIO,),
     "pread": (errno.EIO,),
     "dup": (errno.EMFILE,),
-    "close": (errno.EIO,),
     "link": (errno.EIO,),
     "unlink": (errno.EIO,),
     "make_folder": (errno.ENOSPC,),
@@ -128,6 +127,13 @@ class Disk(ForgetfulCalls):
         with self._disk:
             path.unlink()
             self._names.pop(os.fspath(path), None)
+
+    def put_back(self, aside: Path, path: Path) -> None:
+        """A recorder that synced the folder meanwhile has made its absence stable."""
+        with self._disk:
+            aside.replace(path)
+            status = os.stat(path)
+            self._names[os.fspath(path)] = (status.st_dev, status.st_ino)
 
     def replace_by_copy(self, path: Path) -> None:
         with self._disk:
@@ -338,13 +344,17 @@ class Ledger:
         self.require(data, upto=len(self.accepted))
         lines, tail = parse(data)
         assert may_be_torn or MARK in tail or not tail, f"a torn tail: {tail[:200]!r}"
-        if lines and not self.was_destroyed:
-            assert lines[0].kind == "session_meta", f"headless: {lines[0]}"
+        ours = [line for line in lines if line.kind not in ("blank", "gap") and MARK not in line.data]
+        if ours and not self.was_destroyed:
+            assert ours[0].kind == "session_meta", f"headless: {ours[0]}"
         assert any(line.kind == "session_meta" for line in lines) or not lines
         for line in lines:
             if line.kind == "corrupt" and MARK not in line.data and not self.may_hold_fragments:
                 raise AssertionError(f"a corrupt line at {line.begin}: {line.data[:200]!r}")
-        self._require_numbered([line.value for line in lines if line.kind not in ("foreign", "gap")])
+        numbered = [line for line in ours if line.kind != "corrupt"]
+        if self.was_destroyed:  # the header was written again, perhaps more than once
+            numbered = [line for line in numbered if line.kind != "session_meta"]
+        self._require_numbered([line.value for line in numbered])
 
     def _require_numbered(self, values: list[dict[str, Any]]) -> None:
         ordinals = [value["ordinal"] for value in values if "ordinal" in value]

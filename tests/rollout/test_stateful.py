@@ -153,7 +153,7 @@ class RecorderMachine(RuleBasedStateMachine):
         """Open what is there, or begin anew."""
         how: dict[str, Any] = {"config": self.config, "service": self.service, "calls": self.disk}
         data = self.data
-        if b"\n" in data:
+        if any(line.kind in ("session_meta", "item") for line in parse(data)[0]):
             try:
                 core = open_core(self.path, **how)
             except RolloutError:
@@ -164,12 +164,13 @@ class RecorderMachine(RuleBasedStateMachine):
         else:
             assert not self.ledger.accepted
             self.ledger.forget()
-            if data:  # half a first line: whoever finds that starts elsewhere
+            if data:  # half a first line, or what others left: nothing to go on from
                 self.path.unlink()
             core = create_core(self.path, SessionMeta(cwd="/somewhere"), **how)
             self.floor = 0
         self.recorder = RolloutRecorder(core)
-        self.recorded = self.copied = self.destroyed = False
+        # Until it records something, a barrier promises nothing about what others have left.
+        self.recorded = self.copied = self.cut = False
 
     @property
     def data(self) -> bytes:
@@ -184,7 +185,7 @@ class RecorderMachine(RuleBasedStateMachine):
 
     def put_back(self) -> None:
         if self.displaced:
-            self.meddle(lambda: self.aside.replace(self.path))
+            self.meddle(lambda: self.disk.put_back(self.aside, self.path))
             self.displaced = False
 
     def meddle(self, act: Callable[[], object]) -> None:
@@ -214,8 +215,8 @@ class RecorderMachine(RuleBasedStateMachine):
     def note_receipt(self, barrier: str, upto: int) -> None:
         """A barrier returned."""
         assert not self.displaced, f"{barrier} returned, though another file stands at the path"
-        self.ledger.acknowledge(upto, synced=barrier != "flush")
-        self.copied = self.destroyed = False
+        self.ledger.acknowledge(upto, synced=barrier != "flush" and self.recorded)
+        self.copied = self.cut = False
         self.ledger.require(self.data, upto=upto)
 
     async def barrier(self, name: str) -> None:
@@ -360,8 +361,8 @@ class RecorderMachine(RuleBasedStateMachine):
     @rule()
     def others_replace_by_copy(self) -> None:
         def act() -> None:
-            # A copy of a file that lost durable bytes is none of the rollout: that is refused for good.
-            if not self.destroyed:
+            # A copy of what was cut, or without its first line, is refused for good.
+            if not self.cut and b"\n" in self.data:
                 self.disk.replace_by_copy(self.path)
                 self.copied = True
 
@@ -371,6 +372,8 @@ class RecorderMachine(RuleBasedStateMachine):
     @rule(replace=st.booleans())
     def others_displace(self, replace: bool) -> None:
         def act() -> None:
+            if self.copied:
+                return  # the recorder's own file may have no name any more, and then it gets its old one
             self.path.replace(self.aside)
             if replace:
                 self.path.write_bytes(b'{"type":"session_meta","payload":{"id":"another"}}\n')
@@ -386,6 +389,7 @@ class RecorderMachine(RuleBasedStateMachine):
     def others_append(self, whole: bool) -> None:
         data = FOREIGN_LINE if whole else FOREIGN_HALF
         self.others_act(lambda: self.disk.append_by_others(self.path, data))
+        self.ledger.may_hold_fragments = True  # nothing is cut where their bytes stand near
 
     @rule(percent=PERCENT, deep=st.booleans())
     def others_truncate(self, percent: int, deep: bool) -> None:
@@ -396,9 +400,9 @@ class RecorderMachine(RuleBasedStateMachine):
             durable_max = min(len(data), max(self.disk.stable_bytes(self.path), self.floor))
             if deep and not self.copied:
                 size = durable_max * percent // 100
-                self.destroyed = True
             else:
                 size = durable_max + (len(data) - durable_max) * percent // 100
+            self.cut = self.cut or size < len(data)
             self.disk.truncate_by_others(self.path, size)
             self.ledger.truncated(parse(data)[0], size, durable_max=durable_max)
 
@@ -436,7 +440,7 @@ class RecorderMachine(RuleBasedStateMachine):
             # Everything was durable once, but nobody could bring back what others did to it since.
             self.ledger.take_what_is_left(self.data, power_lost=False)
             return
-        self.ledger.acknowledge(upto, synced=True)
+        self.ledger.acknowledge(upto, synced=self.recorded)
         # Whoever records nothing leaves the file as it was, with what a death has left of a line.
         self.ledger.require_clean(self.data, may_be_torn=not self.recorded)
 
