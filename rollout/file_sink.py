@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import errno
 import logging
-import os
 import threading
 from collections.abc import Callable
 
 from protocol.errors import RolloutExists
 from rollout.backlog import Backlog, Chunk
-from rollout.kept import find_home, keep_torn_tail
+from rollout.kept import keep_torn_tail
 from rollout.live_file import LiveFile
 from rollout.reconcile import Standing, compare, whole_lines
 from rollout.sink import SinkDisturbed
@@ -88,8 +87,6 @@ class FileSink:
         self.end_bytes = end
         self._suspect = (max(0, self.end_bytes - _SUSPECT_BYTES), self.end_bytes)
         self._torn_from = torn_from
-        # Nor need its name be on the disk: who made the file, or its folders, may have died before.
-        self._file.unsynced_folders += _folders_up_to_home(self.path)
 
     def create(self, backlog: Backlog) -> None:
         fresh = self._file.create()
@@ -381,11 +378,3 @@ class FileSink:
     def close_in_child(self) -> None:
         self._file.close()
         self._file.let_go(self._sync_descriptor)
-
-
-def _folders_up_to_home(path: str) -> list[str]:
-    """The folder of a rollout and those above it, its home the last; without a home its folder alone."""
-    folders, home = [os.path.dirname(path)], find_home(path)
-    while home is not None and folders[-1] != os.fspath(home):
-        folders.append(os.path.dirname(folders[-1]))
-    return folders

@@ -14,6 +14,7 @@ import uuid
 
 from protocol.errors import RolloutExists, RolloutMoved, RolloutReplaced
 from rollout.file_lock import lock_rollout
+from rollout.kept import find_home
 from rollout.sink import SinkDisturbed
 from rollout.syscalls import FileCalls
 
@@ -81,6 +82,9 @@ class LiveFile:
             self._lock_descriptor = self._calls.dup(descriptor)
         self.descriptor = descriptor
         self._identity = (status.st_dev, status.st_ino)
+        # Its name need not be on the disk: who made it, or its folders, may have died before a sync.
+        for folder in _folders_up_to_home(self.path):
+            self._note_unsynced(folder)
 
     def create(self) -> bool:
         """Make the file with its folders. False if there is one already, which is then held and not ours yet.
@@ -105,7 +109,6 @@ class LiveFile:
         except BaseException:
             self.let_go(descriptor)
             raise
-        self.unsynced_folders.append(folder)
         return fresh
 
     def _make_folders(self, folder: str) -> None:
@@ -257,3 +260,11 @@ class LiveFile:
         self.descriptor, self._identity = fresh, (status.st_dev, status.st_ino)
         self.let_go(*old)
         self.unsynced_folders.append(os.path.dirname(self.path))
+
+
+def _folders_up_to_home(path: str) -> list[str]:
+    """The folder of a rollout and those above it, its home the last; without a home its folder alone."""
+    folders, home = [os.path.dirname(path)], find_home(path)
+    while home is not None and folders[-1] != os.fspath(home):
+        folders.append(os.path.dirname(folders[-1]))
+    return folders

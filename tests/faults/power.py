@@ -29,7 +29,7 @@ from tests.faults.workloads import REPLAYS
 
 __all__ = ["PowerReport", "cut_power"]
 
-_AT_A_POINT_MAX = 400
+_AT_A_POINT_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -68,9 +68,10 @@ def cut_power(
     report.runs += 1
     seen: set[bytes] = set()
     rng = random.Random(zlib.crc32(f"{seed} {job.workload} {encode_plan(job.plan)}".encode()))
-    per_point = 4
+    per_point, before = 4, -1
     try:
-        while len(seen) < states and per_point <= _AT_A_POINT_MAX:
+        while before < len(seen) < states and per_point <= _AT_A_POINT_MAX:
+            before = len(seen)
             for cut in _cuts(outcome, rng, per_point, report):
                 key = _key(cut)
                 if key not in seen:

@@ -292,13 +292,13 @@ class Ledger:
 
     def truncated(self, lines: list[Line], size: int, *, durable_max: int) -> None:
         """Others cut the file to `size`; behind `durable_max` the recorder still has everything."""
+        self.was_destroyed = self.was_destroyed or size < durable_max
         for line in lines:
             if line.kind == "item" and line.end > size:
                 self.flushed.discard(line.number)
                 self.synced.discard(line.number)
                 if line.begin < durable_max:
                     self.destroyed.add(line.number)
-                    self.was_destroyed = True
 
     def unlinked(self) -> None:
         """Nothing is safe until the next barrier, but the recorder holds it all."""

@@ -22,7 +22,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -62,12 +62,12 @@ from tests.rollout.stateful_model import (
 )
 from tests.rollout.written import unnumbered
 
-EXAMPLES = int(os.environ.get("ROLLOUT_STATEFUL_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("ROLLOUT_STATEFUL_EXAMPLES", "500"))
 STEPS = int(os.environ.get("ROLLOUT_STATEFUL_STEPS", "30"))
 
-_HANG_SECONDS = 4
+_HANG_SECONDS = 20
 """Nothing here takes that long: it hangs."""
-_CLOSE_SECONDS = 1.5
+_CLOSE_SECONDS = 10.0
 _TRIES_MAX = 5
 """Failures that were under way when the faults were lifted may still be told."""
 _RECORD_BYTES_MAX = 8192
@@ -195,7 +195,7 @@ class RecorderMachine(RuleBasedStateMachine):
         self.run(wait())
 
     async def settle_threads(self) -> None:
-        while not self.service.idle:
+        while not self.service.idle:  # its threads belong to no loop
             await asyncio.sleep(0.0005)
 
     def next_items(self, shapes: list[tuple[str, int]]) -> tuple[list[RolloutItem], list[int]]:

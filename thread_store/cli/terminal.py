@@ -102,8 +102,8 @@ class Terminal:
     def _complain(self, text: str) -> None:
         if self.before_note is not None:
             self.before_note()
+        self.stdout.flush()  # keeps the order where both streams are one terminal
         try:
-            self.stdout.flush()  # keeps the order where both streams are one terminal
             self.stderr.write(text + "\n")
             self.stderr.flush()
         except BrokenPipeError:
