@@ -13,8 +13,6 @@ own, so that a flush never waits for it; syncs that are asked for meanwhile shar
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -25,14 +23,16 @@ import anyio.abc
 from protocol.errors import RecorderClosed, RolloutError, RolloutWriteError, UnwrittenItems, WriterFenced
 from protocol.items import RolloutItem
 from rollout.backlog import Backlog, Chunk
-from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
+from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt
 from rollout.config import RecorderConfig
+from rollout.ending import Ending, fresh_copy
 from rollout.health import WriterHealth
 from rollout.pending import Pending
 from rollout.service import Service
 from rollout.sink import Sink, SinkDisturbed
 from rollout.state import WriterState, move
 from rollout.sync_run import Covered, SyncRun
+from rollout.timers import Timers
 from rollout.trouble import Trouble
 
 __all__ = ["KeepUnwritten", "Writer"]
@@ -80,7 +80,7 @@ class Writer:
         self._signalled = False
         self._posted = self._hurry = False
         self._tasks: anyio.abc.TaskGroup
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers = Timers(service)
         self._sync_timed_out = False
         self._sync: SyncRun | None = None
         self._launch: Callable[[], None] | None = None
@@ -99,13 +99,7 @@ class Writer:
         self._closing = False
         self._closers: list[Barrier] = []
         self._close_callbacks: list[Callable[[], None]] = []
-        self._discarding = False
-        self._forked = False
-        self._fenced: WriterFenced | None = None
-        self._end_error: RolloutError | None = None
-        self._bug: BaseException | None = None
-        self._bug_kept: str | None = None
-        """Where the items of a writer that died of a bug are."""
+        self._ending = Ending(sink.path)
 
     # Called from any thread
 
@@ -150,16 +144,16 @@ class Writer:
 
     def discard(self) -> None:
         """Stop without draining: what is pending is dropped."""
-        self._discarding = True
-        self._pending.refuse(self._why_closed)
+        self._ending.discarding = True
+        self._pending.refuse(self._ending.why)
         self._service.call(self._begin_close)
 
     def reset_after_fork(self) -> None:
         """In a forked child: the parent goes on writing; here is nobody who could."""
-        self._forked = True
+        self._ending.forked = True
         self._state = WriterState.CLOSED
         self._barriers.reset_after_fork()
-        self._pending.reset_after_fork(self._why_closed)
+        self._pending.reset_after_fork(self._ending.why)
         self._sink.close_in_child()
 
     @property
@@ -175,7 +169,7 @@ class Writer:
             pending_bytes=max(0, pending.accepted_bytes - pending.durable_bytes),
             flushed_items=max(self._backlog.flushed_items, synced),
             synced_items=synced,
-            last_error=self._bug or self._trouble.last_error,
+            last_error=self._ending.bug or self._trouble.last_error,
             retries=self._retries,
             reopens=self._reopens,
         )
@@ -195,21 +189,7 @@ class Writer:
         self._event.set()
 
     def _start_lingering(self) -> None:
-        self._start_timer("linger", self._config.linger_seconds, self._signal)
-
-    def _start_timer(self, name: str, seconds: float, then: Callable[[], None]) -> None:
-        """One timer of a name at a time; a parked writer has none."""
-        if name not in self._timers:
-            self._timers[name] = self._service.loop.call_later(seconds, self._timer_fired, name, then)
-
-    def _timer_fired(self, name: str, then: Callable[[], None]) -> None:
-        self._timers.pop(name, None)
-        then()
-
-    def _stop_timer(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
+        self._timers.start("linger", self._config.linger_seconds, self._signal)
 
     def _sync_second_passed(self) -> None:
         self._sync_timed_out = True
@@ -220,7 +200,7 @@ class Writer:
             await self._event.wait()
         self._signalled = False
         self._event = anyio.Event()
-        self._stop_timer("linger")
+        self._timers.stop("linger")
 
     # The task
 
@@ -237,8 +217,7 @@ class Writer:
             if not isinstance(error, Exception):
                 raise
         finally:
-            for name in list(self._timers):
-                self._stop_timer(name)
+            self._timers.stop_all()
             self._call_back()
 
     def _call_back(self) -> None:
@@ -248,10 +227,10 @@ class Writer:
     async def _round(self) -> None:
         self._receive()
         self._backlog.add(self._pending.take())
-        if self._discarding:
+        if self._ending.discarding:
             self._end(None)
             return
-        if self._fenced is None:
+        if self._ending.fenced is None:
             self._finish_sync()
             try:
                 await self._work()
@@ -261,7 +240,7 @@ class Writer:
                 await self._take_failure(error)
             self._answer()
         else:
-            self._barriers.fail_all(partial(copy.copy, self._fenced))
+            self._barriers.fail_all(partial(fresh_copy, self._ending.fenced))
         self._finish_closing()
         self._watch_sync()
         if self._state is not WriterState.CLOSED and not self._pending.rest():
@@ -331,7 +310,7 @@ class Writer:
 
     async def _recover(self) -> None:
         self._retries += 1
-        self._stop_timer("retry")
+        self._timers.stop("retry")
         if self._backlog.waiting or self._sink.created:
             await self._heal()
 
@@ -362,9 +341,9 @@ class Writer:
         if not sink.created or not (unsynced or self._synced_epoch != sink.epoch):
             return
         if self._sync is not None or not self._is_sync_due(unsynced):
-            self._start_timer("sync", self._config.sync_seconds, self._sync_second_passed)
+            self._timers.start("sync", self._config.sync_seconds, self._sync_second_passed)
             return
-        self._stop_timer("sync")
+        self._timers.stop("sync")
         self._sync_timed_out = False
         covered = Covered(backlog.written, backlog.flushed_items, sink.end_bytes, sink.epoch)
         self._sync = SyncRun(
@@ -464,21 +443,20 @@ class Writer:
             self._signal()
         else:
             delay = self._trouble.next_delay(closing=self._closing)
-            self._start_timer("retry", delay, self._signal)
+            self._timers.start("retry", delay, self._signal)
 
     def _as_rollout_error(self, error: BaseException) -> RolloutError:
         """A fresh error for one caller, with the cause chained."""
         if isinstance(error, RolloutError):
-            fresh = copy.copy(error)
-        else:
-            fresh = RolloutWriteError(
-                path=self._sink.path,
-                operation="write" if self._backlog.waiting else "sync",
-                cause=error,
-                pending_items=self._pending.accepted_items - self._synced_items,
-                offset_bytes=self._sink.end_bytes,
-            )
-        fresh.__cause__ = error.__cause__ if isinstance(error, RolloutError) else error
+            return fresh_copy(error)
+        fresh = RolloutWriteError(
+            path=self._sink.path,
+            operation="write" if self._backlog.waiting else "sync",
+            cause=error,
+            pending_items=self._pending.accepted_items - self._synced_items,
+            offset_bytes=self._sink.end_bytes,
+        )
+        fresh.__cause__ = error
         return fresh
 
     def _move(self, target: WriterState, error: BaseException | None = None) -> None:
@@ -496,14 +474,14 @@ class Writer:
     def _begin_close(self) -> None:
         if not self._closing and self._state is not WriterState.CLOSED:
             self._closing = True
-            if self._pending.opened and not self._discarding and self._fenced is None:
+            if self._pending.opened and not self._ending.discarding and self._ending.fenced is None:
                 self._pending.append_note(self._closing_note())
-            self._pending.refuse(self._why_closed)
-            if not self._discarding:
-                self._start_timer("deadline", self._config.close_seconds, self._deadline_passed)
-            self._stop_timer("retry")
+            self._pending.refuse(self._ending.why)
+            if not self._ending.discarding:
+                self._timers.start("deadline", self._config.close_seconds, self._deadline_passed)
+            self._timers.stop("retry")
         self._signal()
-        if self._discarding and self._healing is not None:
+        if self._ending.discarding and self._healing is not None:
             self._gave_up = True  # it may hang: nobody waits for it
             self._end(None)
         if self._state is WriterState.CLOSED:
@@ -512,8 +490,8 @@ class Writer:
     def _finish_closing(self) -> None:
         if not self._closing or self._state is WriterState.CLOSED:
             return
-        if self._fenced is not None:
-            self._end(self._fenced)
+        if self._ending.fenced is not None:
+            self._end(self._ending.fenced)
         elif not self._trouble and not self._barriers and self._is_drained() and self._is_undisturbed():
             self._end(None)
 
@@ -523,7 +501,7 @@ class Writer:
         return self._is_met(Goal.CLOSE, self._pending.accepted_bytes)
 
     def _deadline_passed(self) -> None:
-        if self._state is not WriterState.CLOSED and not self._discarding:
+        if self._state is not WriterState.CLOSED and not self._ending.discarding:
             self._gave_up = True
             self._tasks.start_soon(self._give_up)
 
@@ -566,22 +544,22 @@ class Writer:
 
     async def _be_fenced(self, error: WriterFenced) -> None:
         """Another writer owns the thread: never touch the file again, set aside what it lacks, say so."""
-        self._fenced = error
+        self._ending.fenced = error
         self._move(WriterState.FENCED)
-        self._pending.refuse(lambda: copy.copy(error))
+        self._pending.refuse(partial(fresh_copy, error))
         self._backlog.add(self._pending.take())
         if self._pending.accepted_bytes > self._backlog.durable:
             await self._keep_rest()
         self._sink.close()
-        self._barriers.fail_all(lambda: copy.copy(error))
+        self._barriers.fail_all(partial(fresh_copy, error))
 
     def _end(self, error: RolloutError | None) -> None:
         """Closed: nobody is left waiting."""
         if self._state is WriterState.CLOSED:
             return
         self._state = move(self._state, WriterState.CLOSED)
-        self._end_error = error
-        self._pending.refuse(self._why_closed)
+        self._ending.error = error
+        self._pending.refuse(self._ending.why)
         try:
             if self._healing is None:
                 self._sink.close()
@@ -591,39 +569,15 @@ class Writer:
             self._signal()
 
     def _answer_closed(self, barrier: Barrier) -> None:
-        error = self._bug or self._end_error
-        if barrier.goal is Goal.CLOSE and (error is None or self._forked):
-            barrier.receipt = Receipt(self._synced_items, self._sink.end_bytes)
-        elif self._bug is None and error is not None:
-            barrier.error = self._as_rollout_error(error)
-        else:
-            barrier.error = self._why_closed()
-        answer_all([barrier])
-
-    def _why_closed(self) -> RolloutError:
-        if self._bug is not None:
-            kept = f"; its items are kept in {self._bug_kept}" if self._bug_kept else ""
-            error: RolloutError = RolloutWriteError(
-                path=self._sink.path,
-                operation="write",
-                message=f"the writer failed: {self._bug!r}{kept}",
-                hint="This is a bug in rollout-recorder; please report it with its traceback",
-            )
-            error.__cause__ = self._bug
-            return error
-        if self._forked:
-            return RecorderClosed(
-                path=self._sink.path, reason="closed here: it belongs to the parent process"
-            )
-        return RecorderClosed(path=self._sink.path, reason="discarded" if self._discarding else "closed")
+        self._ending.answer(barrier, Receipt(self._synced_items, self._sink.end_bytes))
 
     def _die(self, bug: BaseException) -> None:
         """A bug, or the end of the service: keep the error, set the items aside, let nobody hang."""
-        self._bug = bug
-        self._pending.refuse(self._why_closed)
+        self._ending.bug = bug
+        self._pending.refuse(self._ending.why)
         _log.error("%s: the writer failed; this is a bug", self._sink.path, exc_info=bug)
         try:
-            self._bug_kept = self._keep_after_bug()
+            self._ending.bug_kept = self._keep_after_bug()
         except Exception as error:  # noqa: BLE001  # nobody may hang, whatever else goes wrong
             _log.error("%s: its items could not be set aside", self._sink.path, exc_info=error)
         finally:
@@ -632,7 +586,7 @@ class Writer:
     def _keep_after_bug(self) -> str | None:
         self._backlog.add(self._pending.take())
         lines = self._backlog.undurable_lines()
-        if not lines or self._discarding:
+        if not lines or self._ending.discarding:
             return None
         items = self._pending.accepted_items - self._synced_items
         return self._keep_unwritten(lines, self._backlog.durable_offset, items)

@@ -825,7 +825,7 @@ def run_here(name: str, tests: list[str]) -> int:
 
     if name:
         MUTANTS[name]()
-    options = ["-x", "-q", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20"]
+    options = ["-x", "-q", "--assert=plain", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20"]
     code = int(pytest.main([*options, *tests]))
     sys.stdout.flush()
     threading.Timer(5, os._exit, [code]).start()  # a mutant may hold up the exit

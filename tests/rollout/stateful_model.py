@@ -326,7 +326,8 @@ class Ledger:
 
     def take_what_is_left(self, data: bytes, *, power_lost: bool) -> None:
         """The process died, or the machine: check that it kept its promises; what is left is the start."""
-        found = [line.number for line in parse(data)[0] if line.kind == "item"]
+        # A whole line that lacks its newline only is one.
+        found = [line.number for line in parse(data + b"\n")[0] if line.kind == "item"]
         promised = self.synced if power_lost else self.flushed
         assert not (lost := sorted(promised - set(found) - self.destroyed)), f"promised and lost: {lost}"
         order = [number for number in self.accepted if number in set(found)]
