@@ -31,6 +31,7 @@ from rollout.reconcile import Standing
 from rollout.service import Service
 from rollout.sync_run import SyncRun
 from rollout.syscalls import FileCalls
+from rollout.timers import Timers
 from rollout.writer import Writer
 
 __all__ = ["MUTANTS", "main"]
@@ -320,13 +321,13 @@ def periodic_sync_forgotten() -> None:
     """Nothing is synced unless somebody asks."""
 
     def make(honest: Any) -> Any:
-        def start_timer(self: Writer, name: str, *given: Any) -> None:
+        def start(self: Timers, name: str, *given: Any) -> None:
             if name != "sync":
                 honest(self, name, *given)
 
-        return start_timer
+        return start
 
-    wrap(Writer, "_start_timer", make)
+    wrap(Timers, "start", make)
 
 
 @mutant
@@ -675,7 +676,7 @@ def bug_answers_nobody() -> None:
     """The writer died; its callers wait for ever."""
 
     def die(self: Writer, bug: BaseException) -> None:
-        self._bug = bug
+        self._ending.bug = bug
 
     plant(Writer, "_die", die)
 

@@ -199,23 +199,24 @@ def check_crash_state(state: State, promises: Promises) -> None:
 
 
 def check_crash_restart(
-    state: State, promises: Promises, loop: asyncio.Runner, *, root: Path, replays: bool
+    state: State, promises: Promises, loop: asyncio.Runner, *, root: Path, least: int = 0
 ) -> None:
     """The product restarts on a state of `root`: all that was safe is there, and what comes now is taken.
 
-    `replays`: unwritten items waited there from the start, so a repair gives all of them.
+    `least`: that many items were there or set aside from the start, so a repair gives all of them.
     """
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         path = materialise(state, Path(folder))
-        if replays or promises.keeps_below(os.fspath(root)):
-            _replay_after_crash(path, REPLAYED_ITEMS if replays else promises.accepted)
+        whole = promises.accepted if promises.keeps_below(os.fspath(root)) else least
+        if whole:
+            _replay_after_crash(path, whole)
         restarted = run_restart(loop, path)
         if restarted.after is None:
             assert not promises.synced, f"(a) {promises.synced} items were acknowledged, there is no rollout"
             return
         numbers = restarted.after.numbers
         # A power cut inside a replay may have taken lines from its middle: the next one brings them last.
-        in_order = sorted(numbers) if replays else numbers
+        in_order = sorted(numbers) if whole else numbers
         assert in_order == sorted(set(numbers)), f"(c) items are doubled or out of order: {numbers}"
         assert numbers[-1] == RESTART_NUMBER
         missing = set(range(promises.synced)) - set(numbers)

@@ -25,7 +25,7 @@ from tests.faults.promises import Promises
 from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import encode_plan
 from tests.faults.sweep import Job
-from tests.faults.workloads import REPLAYS
+from tests.faults.workloads import REPLAYED_ITEMS, REPLAYS
 
 __all__ = ["PowerReport", "cut_power"]
 
@@ -114,7 +114,8 @@ def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerRe
     try:
         check_crash_state(cut.state, cut.promises)
         report.restarts += 1
-        check_crash_restart(cut.state, cut.promises, loop, root=cut.root, replays=job.workload in REPLAYS)
+        least = REPLAYED_ITEMS if job.workload in REPLAYS else 0
+        check_crash_restart(cut.state, cut.promises, loop, root=cut.root, least=least)
     except AssertionError as error:
         command = f"{job.command.replace(' sweep ', ' power ')} --seed {seed}"
         where = f"at point {cut.point}, {cut.loss}{_keep_state(cut)}"
