@@ -30,6 +30,8 @@ _log = logging.getLogger("rollout.writer")
 _BLOCK_BYTES = 1 << 20
 # A process that died after a failed fsync may have left this much clean in the cache, not on the disk.
 _SUSPECT_BYTES = 1 << 20
+# Enough to tell another program's bytes from ours: timestamp, ordinal or call ids stand in it.
+_DURABLE_TAIL_BYTES = 256
 # How a file answers that may only be appended to (chattr +a).
 _FORBIDDEN = frozenset({errno.EPERM, errno.EACCES})
 
@@ -68,6 +70,8 @@ class FileSink:
         """What was set aside last, so that a cut that is tried again doesn't set it aside again."""
         self._suspect: tuple[int, int] | None = None
         self._rewrite = False
+        self._durable_tail = (-1, b"")
+        """The durable offset, and the bytes before it as they were when that was synced."""
         self._healing = False
         # Healing and writing again never overlap: one would put bytes where the other has moved them.
         self._placing = threading.Lock()
@@ -85,6 +89,7 @@ class FileSink:
         end = self._calls.fstat(descriptor).st_size  # first: nothing may fail once the lock is duplicated
         self._file.take(descriptor)
         self.end_bytes = end
+        self._durable_tail = self._tail_before(end, descriptor)
         self._suspect = (max(0, self.end_bytes - _SUSPECT_BYTES), self.end_bytes)
         self._torn_from = torn_from
 
@@ -191,6 +196,7 @@ class FileSink:
                     self._calls.sync_folder(folder)
                 done = True
                 self._verify_synced(descriptor, end, epoch)
+                self._durable_tail = self._tail_before(end, descriptor)
             finally:
                 if not done:
                     self._rewrite = self._rewrite or bool(rewrites)
@@ -276,7 +282,10 @@ class FileSink:
         size = self._file.size()
         if size < backlog.durable_offset:
             size = self._note_gap(size, backlog)
+        overwritten = not self._durable_stands(backlog.durable_offset)
         self._settle(self._compare(backlog, size), backlog, size)
+        if overwritten:
+            self._note_overwritten(backlog)
 
     def _compare(self, backlog: Backlog, size: int) -> Standing:
         touched = [*backlog.handed]
@@ -359,6 +368,30 @@ class FileSink:
         self._suspect = None
         _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
         return size
+
+    def _tail_before(self, offset: int, descriptor: int) -> tuple[int, bytes]:
+        begin = max(0, offset - _DURABLE_TAIL_BYTES)
+        return offset, self._file.read(begin, offset - begin, descriptor=descriptor)
+
+    def _durable_stands(self, offset: int) -> bool:
+        """Whether what stands before the durable offset is what was synced, as far as that is known."""
+        known, tail = self._durable_tail
+        return offset != known or self._file.read(offset - len(tail), len(tail)) == tail
+
+    def _note_overwritten(self, backlog: Backlog) -> None:
+        """Durable bytes were destroyed and others stand in their place. How many can't be told: the gap
+        names those that are known to be gone (G1)."""
+        known, tail = self._durable_tail
+        headless = self._file.read(0, len(self._first_line)) != self._first_line
+        if backlog.waiting and backlog.waiting[0].handed:
+            first = backlog.waiting[0]
+            backlog.split(first, first.handed, offset=first.offset)
+            first.handed, first.offset = 0, -1
+        note = self._gap_line(len(tail), "overwritten")
+        backlog.insert_first((self._first_line if headless else b"") + note)
+        self._needs_newline = self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
+        self._durable_tail = (-1, b"")
+        _log.warning("%s: another program wrote over durable bytes before byte %d", self.path, known)
 
     def _last_border(self, size: int) -> int:
         """The offset behind the last newline before `size`."""

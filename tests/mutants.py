@@ -310,9 +310,9 @@ def syncs_not_shared() -> None:
     wrap(
         BarrierQueue,
         "met",
-        lambda honest: lambda self, is_met: [
-            each for each in honest(self, is_met) if each.goal is not Goal.SYNC
-        ][:1],
+        lambda honest: (
+            lambda self, is_met: [each for each in honest(self, is_met) if each.goal is not Goal.SYNC][:1]
+        ),
     )
 
 
@@ -351,11 +351,13 @@ def renamed_file_rebuilt() -> None:
     wrap(
         FileCalls,
         "fstat",
-        lambda honest: lambda self, descriptor: os.stat_result(
-            (*honest(self, descriptor)[:3], 0, *honest(self, descriptor)[4:])
-        )
-        if sys._getframe(1).f_code.co_name in ("perform", "find_again")
-        else honest(self, descriptor),
+        lambda honest: (
+            lambda self, descriptor: (
+                os.stat_result((*honest(self, descriptor)[:3], 0, *honest(self, descriptor)[4:]))
+                if sys._getframe(1).f_code.co_name in ("perform", "find_again")
+                else honest(self, descriptor)
+            )
+        ),
     )
 
 
@@ -826,7 +828,17 @@ def run_here(name: str, tests: list[str]) -> int:
 
     if name:
         MUTANTS[name]()
-    options = ["-x", "-q", "--assert=plain", "--tb=no", "--no-header", "-p", "no:cacheprovider", "-o", "timeout=20"]
+    options = [
+        "-x",
+        "-q",
+        "--assert=plain",
+        "--tb=no",
+        "--no-header",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "timeout=20",
+    ]
     code = int(pytest.main([*options, *tests]))
     sys.stdout.flush()
     threading.Timer(5, os._exit, [code]).start()  # a mutant may hold up the exit

@@ -1019,3 +1019,29 @@ async def test_line_breaks_of_others_and_nul_are_data(path: Path) -> None:
     async with created(path) as recorder:
         recorder.record_nowait(message(text))
     assert texts(path) == [text]
+
+
+@pytest.mark.case("B108")
+@pytest.mark.guarantee("G1")
+@pytest.mark.parametrize("left", [0, 300, 500])
+async def test_durable_bytes_cut_and_written_over_are_named_in_a_gap(path: Path, left: int) -> None:
+    """The file is no shorter than before, so only its bytes tell: what is still held follows a gap and,
+    where the meta line is gone, a new one."""
+    async with RolloutRecorder.create(path, SessionMeta(cwd="/")) as recorder:
+        recorder.record_nowait([message(f"old {number}") for number in range(5)])
+        await recorder.sync()
+        recorder.record_nowait(message("held"))
+        await recorder.flush()
+        os.truncate(path, left)
+        with path.open("ab") as file:
+            file.write(b"somebody else\n" * 200)
+        recorder.record_nowait(message("new"))
+        await recorder.sync()
+    lines = [record.line for record in read_rollout(path) if record.line is not None]
+    types = [line.type for line in lines]
+    gap = lines[types.index("x_gap")].payload_object()
+    assert gap["cause"] == "overwritten"
+    assert gap["bytes"] > 0
+    assert types.count("session_meta") == 1
+    said = [line.payload_object() for line in lines[types.index("x_gap") :] if line.type == "response_item"]
+    assert [each["content"][0]["text"] for each in said] == ["held", "new"]
