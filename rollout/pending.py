@@ -215,37 +215,30 @@ class Pending:
             if self._calm and len(items) == 1:
                 item = items[0]
                 line = self._lines.get(item.__class__) if time() < self._stamp_ends else None
-                if line is not None and self._append_express(item, line):
-                    return
+                if line is not None:
+                    # Encoded apart and then copied: encoding behind a long buffer makes msgspec stretch
+                    # it by half and touch that memory, which costs more than the copy.
+                    self._calm = None
+                    scratch, ordinal = self._scratch, self._next_ordinal
+                    line.ordinal, line.payload = ordinal, item  # type: ignore[assignment]  # numbered
+                    try:
+                        encode_into(line, scratch, 0)
+                        scratch += b"\n"
+                        if len(self._buffer) + len(scratch) < self._mark:
+                            self._buffer += scratch
+                            self._next_ordinal = ordinal + 1  # type: ignore[operator]
+                            return
+                    except REFUSALS:
+                        pass  # the long way says what is wrong with it
+                    finally:
+                        line.payload = None
+                        self._calm = True
             self._append_any(_flatten(items))
         finally:
             try:
                 self._release()
             except RuntimeError:
                 pass  # interrupted while it waited for the lock: nothing to let go of
-
-    def _append_express(self, item: Records, line: PlainLine) -> bool:
-        """One item of a class that needs nothing special. False: it must go the long way.
-
-        Encoded apart and then copied: encoding behind a long buffer makes msgspec stretch it by half
-        and touch that memory, which costs more than the copy.
-        """
-        self._calm = None
-        scratch, ordinal = self._scratch, self._next_ordinal
-        line.ordinal, line.payload = ordinal, item  # type: ignore[assignment]  # such classes are numbered
-        try:
-            encode_into(line, scratch, 0)
-            scratch += b"\n"
-            if len(self._buffer) + len(scratch) < self._mark:
-                self._buffer += scratch
-                self._next_ordinal = ordinal + 1  # type: ignore[operator]
-                return True
-        except REFUSALS:
-            pass  # the long way says what is wrong with it
-        finally:
-            line.payload = None
-            self._calm = True
-        return False
 
     def _append_any(self, items: list[RolloutItem], *, note: bool = False) -> None:
         """The long way. `note`: an item of the recorder itself."""

@@ -9,11 +9,15 @@ for those that touch the file.
 from __future__ import annotations
 
 import argparse
+import atexit
 import dataclasses
+import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -66,6 +70,12 @@ def on_the_file(plant: Callable[[], None]) -> Callable[[], None]:
 def plant(owner: Any, name: str, function: Any) -> None:
     assert hasattr(owner, name), f"{owner} has no {name} any more"
     setattr(owner, name, function)
+
+
+def fix_attribute(owner: type, name: str, value: object) -> None:
+    """An attribute of each instance that keeps one value, whatever is assigned."""
+    assert f"self.{name}" in inspect.getsource(owner.__init__), f"{owner} has no {name} any more"
+    setattr(owner, name, property(lambda self: value, lambda self, assigned: None))
 
 
 def wrap(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
@@ -153,7 +163,7 @@ def foreign_bytes_cut() -> None:
 @mutant
 def half_line_of_others_not_ended() -> None:
     """Ours is glued to what another program left."""
-    plant(FileSink, "_needs_newline", property(lambda self: False, lambda self, value: None))
+    fix_attribute(FileSink, "_needs_newline", False)
 
 
 @mutant
@@ -169,7 +179,6 @@ def newline_of_its_own_write() -> None:
 
         return append
 
-    plant(FileSink, "_needs_newline", False)
     wrap(FileSink, "append", make)
 
 
@@ -370,7 +379,7 @@ def any_file_at_the_path_adopted() -> None:
 @on_the_file
 def copy_of_others_cut() -> None:
     """An inode that we did not open is truncated."""
-    plant(LiveFile, "may_cut", property(lambda self: True, lambda self, value: None))
+    fix_attribute(LiveFile, "may_cut", True)
 
 
 @on_the_file
@@ -421,7 +430,6 @@ def torn_tail_thrown_away() -> None:
 @mutant
 def torn_tail_kept_again_with_each_try() -> None:
     """A disk in trouble fills up with copies of it."""
-    plant(FileSink, "_kept", None)
     wrap(
         FileSink,
         "_set_aside",
@@ -670,7 +678,7 @@ def barriers_of_a_fenced_writer_forgotten() -> None:
 @mutant
 def fence_not_asked() -> None:
     """A writer that lost its lock goes on."""
-    plant(FileSink, "_fence", property(lambda self: None, lambda self, value: None))
+    fix_attribute(FileSink, "_fence", None)
 
 
 @mutant
@@ -822,12 +830,22 @@ def run_tests(name: str, tests: tuple[str, ...]) -> Verdict:
     return Verdict(failed is not None, failed[1] if failed else done.stdout[-2000:])
 
 
+def plant_in_children(name: str) -> None:
+    """The processes that the tests start have the same bug."""
+    folder = tempfile.mkdtemp(prefix="mutants-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = f"from tests.mutants import MUTANTS\nMUTANTS[{name!r}]()\n"
+    Path(folder, "sitecustomize.py").write_text(script, encoding="utf-8")
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, str(PROJECT)])
+
+
 def run_here(name: str, tests: list[str]) -> int:
     """Plant and test; the exit code is pytest's."""
     import pytest
 
     if name:
         MUTANTS[name]()
+        plant_in_children(name)
     options = [
         "-x",
         "-q",

@@ -22,7 +22,7 @@ _PROJECT = Path(__file__).resolve().parents[2]
 HARNESSES: dict[str, tuple[str, ...]] = {
     "sweep": ("sweep", "--sample", "160", "--stop-at", "1", "--processes", "1"),
     "power": ("power", "--states", "150", "--faults", "12", "--stop-at", "1"),
-    "kill": ("kill", "--runs", "12"),
+    "kill": ("kill", "--runs", "40"),
     "disk": ("disk", "tmpfs_gets_space", "stays_full"),
 }
 

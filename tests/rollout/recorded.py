@@ -185,7 +185,7 @@ def run_script(
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(ROOT)])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -424,6 +424,31 @@ async def test_unlinked_file_is_back_when_a_barrier_returns(
 
 
 @pytest.mark.case("B108")
+@pytest.mark.guarantee("G2")
+@pytest.mark.parametrize("barrier", ["flush", "sync"])
+@pytest.mark.parametrize("call", ["write", "datasync"])
+async def test_file_unlinked_during_a_call_is_back_when_the_barrier_returns(
+    path: Path, calls: ForgetfulCalls, call: str, barrier: str
+) -> None:
+    """The checks run again before an answer: the write went into an inode that was just unlinked."""
+
+    def meanwhile(calls: FaultyCalls, name: str, arguments: tuple[Any, ...]) -> Any:
+        path.unlink(missing_ok=True)
+        return calls.perform(name, arguments)
+
+    config = quick(linger_seconds=3600.0)  # the barrier alone has it written
+    async with created(path, calls=calls, config=config) as recorder:
+        recorder.record_nowait(message("a"))
+        await recorder.sync()
+        calls.arm(call, meanwhile)
+        recorder.record_nowait(message("b"))
+        await getattr(recorder, barrier)()
+        assert texts(path) == ["a", "b"]
+        if barrier == "sync":
+            assert calls.after_power_loss(path) == path.read_bytes()
+
+
+@pytest.mark.case("B108")
 async def test_renamed_file_raises_at_barriers_until_it_is_back(path: Path, calls: ForgetfulCalls) -> None:
     """Both places are named; the items wait."""
     async with created(path, calls=calls) as recorder:
