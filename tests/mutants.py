@@ -790,7 +790,10 @@ def writer_takes_the_others_with_it() -> None:
     """One that breaks its word ends the service."""
 
     async def run(self: Service, served: Any) -> None:
-        await served.run()
+        try:
+            await served.run()
+        finally:
+            self._writers.discard(served)
 
     plant(Service, "_run", run)
 

@@ -349,6 +349,43 @@ def test_short_rewrites_are_completed(rig: Rig, path: Path, size: Callable[[int]
 
 
 @pytest.mark.guarantee("G3")
+@pytest.mark.parametrize("value", [0, -1])
+def test_rewrite_that_takes_nothing_is_an_error(rig: Rig, value: int) -> None:
+    """And no endless loop; the sync after it does it again."""
+    calls = rig.calls
+    assert isinstance(calls, ForgetfulCalls)
+    rig.put(lines(4))
+    rig.write()
+    calls.arm("datasync", fails(EIO))
+    with pytest.raises(OSError):
+        rig.sync()
+    calls.arm("pwrite", answers(value))
+    with pytest.raises(OSError, match="pwrite returned"):
+        rig.sync()
+    rig.sync()
+    assert calls.after_power_loss(rig.path) == META + lines(1, 2, 3, 4)
+
+
+@pytest.mark.guarantee("G3", "G4")
+def test_rewrite_never_touches_another_file_at_the_path(rig: Rig, path: Path) -> None:
+    """It opens the path anew: what stands there now is somebody else's."""
+    rig.put(lines(4))
+    rig.write()
+    rig.calls.arm("datasync", fails(EIO))  # type: ignore[attr-defined]
+    with pytest.raises(OSError):
+        rig.sync()
+    path.rename(path.with_name("aside"))
+    path.write_bytes(b"a letter" * 100)
+    with pytest.raises(OSError) as caught:
+        rig.sync()
+    assert caught.value.errno == errno.ESTALE
+    assert path.read_bytes() == b"a letter" * 100
+    path.with_name("aside").replace(path)
+    rig.settle()
+    assert rig.calls.after_power_loss(path) == META + lines(1, 2, 3, 4)  # type: ignore[attr-defined]
+
+
+@pytest.mark.guarantee("G3")
 @pytest.mark.parametrize("size", [10, 1 << 20, (1 << 20) + 1])
 def test_open_rewrites_the_end_of_an_old_file_before_its_first_sync(path: Path, size: int) -> None:
     """A process that died after a failed sync left bytes that look clean: its successor stores them."""

@@ -345,6 +345,56 @@ def test_old_descriptor_goes_on_where_no_fresh_one_is_to_be_had(live: LiveFile) 
     live.verify(len(CONTENT))
 
 
+def test_file_that_changed_while_it_was_reopened_is_refused(live: LiveFile, tmp_path: Path) -> None:
+    """Between the look at the path and the opening somebody put another file there."""
+    path = tmp_path / "a.jsonl"
+    before = descriptors()
+
+    def replaced(calls: FaultyCalls, name: str, arguments: tuple[object, ...]) -> object:
+        path.rename(tmp_path / "aside")
+        path.write_bytes(CONTENT)
+        return calls.perform(name, arguments)
+
+    live._calls.arm("open_append", replaced)  # type: ignore[attr-defined]
+    with pytest.raises(RolloutReplaced):
+        find_again(live)
+    assert descriptors() == before
+    assert os.pread(live.descriptor, 1 << 20, 0) == CONTENT
+
+
+def test_folder_that_another_process_made_first_is_used_and_synced(tmp_path: Path) -> None:
+    """Two recorders begin in a new folder at once."""
+
+    def quicker(calls: FaultyCalls, name: str, arguments: tuple[str, ...]) -> object:
+        os.mkdir(arguments[0])
+        return calls.perform(name, arguments)
+
+    calls = FaultyCalls()
+    calls.arm("make_folder", quicker)
+    live = LiveFile(os.fspath(tmp_path / "x" / "a.jsonl"), calls, lock=True)
+    live.create()
+    live.close()
+    assert set(live.unsynced_folders) == {os.fspath(tmp_path), os.fspath(tmp_path / "x")}
+
+
+@pytest.mark.parametrize("situation", ["same", "copy", "unlinked"])
+def test_thread_whose_lock_is_kept_elsewhere_takes_none_on_the_file(tmp_path: Path, situation: str) -> None:
+    """The store holds the thread's lock: the rollout itself stays free of one."""
+    path = tmp_path / "a.jsonl"
+    live = LiveFile(os.fspath(path), FaultyCalls(), lock=False)
+    live.create()
+    os.write(live.descriptor, CONTENT)
+    if situation == "copy":
+        shutil.copy(path, tmp_path / "new")
+        (tmp_path / "new").replace(path)
+    elif situation == "unlinked":
+        path.unlink()
+    find_again(live)
+    live.verify(len(CONTENT))
+    assert not is_held(path)
+    live.close()
+
+
 @pytest.mark.parametrize("situation", ["same", "copy", "unlinked"])
 def test_close_that_reports_an_error_closes_all_the_same(
     live: LiveFile, tmp_path: Path, situation: str

@@ -622,6 +622,24 @@ async def test_eight_threads_of_five_thousand_items(path: Path) -> None:
         assert [int(number) for who, number in seen if who == str(name)] == list(range(5_000))
 
 
+async def test_loop_that_only_records_lets_the_others_run(path: Path) -> None:
+    """`await record()` gives way now and then, though there is room."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with RolloutRecorder.create(path, config=QUICK) as recorder:
+        other = asyncio.create_task(count())
+        for _ in range(100):
+            await recorder.record(message("x" * 20_000))
+        other.cancel()
+    assert turns > 3
+
+
 async def test_item_recorded_by_a_signal_handler_is_kept(path: Path) -> None:
     """The handler runs in the middle of record_nowait, thousands of times; nothing is lost or mixed."""
     recorder = await RolloutRecorder.create(path, config=QUICK)

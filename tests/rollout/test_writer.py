@@ -513,6 +513,50 @@ async def test_foreign_lines_stay_where_they_are(path: Path, calls: ForgetfulCal
     assert seen == [text for number in range(5) for text in (str(number), f"other {number}")]
 
 
+async def test_file_that_changes_at_every_look_is_an_error_and_no_endless_loop(
+    path: Path, calls: ForgetfulCalls
+) -> None:
+    """Another program appends whenever we look: the barrier is told in the end, and later succeeds."""
+    count = 0
+
+    def meanwhile(calls: FaultyCalls, name: str, arguments: tuple[Any, ...]) -> Any:
+        nonlocal count
+        count += 1
+        append_by_others(path, b'{"type":"x_check","payload":{"name":"other %d"}}\n' % count)
+        return calls.perform(name, arguments)
+
+    async with created(path, calls=calls) as recorder:
+        recorder.record_nowait(message("a"))
+        await recorder.sync()
+        calls.arm("lstat", meanwhile, times=None)
+        recorder.record_nowait(message("b"))
+        with pytest.raises(RolloutWriteError):
+            await asyncio.wait_for(recorder.flush(), 30)
+        calls.lift()
+        await recorder.flush()
+    seen = texts(path)
+    assert [text for text in seen if not text.startswith("other")] == ["a", "b"]
+    assert len(seen) == 2 + count
+
+
+async def test_look_that_fails_before_an_answer_is_told(path: Path, calls: ForgetfulCalls) -> None:
+    """Written, but nobody can say into what: the barrier is not answered as if all were well."""
+
+    def meanwhile(calls: FaultyCalls, name: str, arguments: tuple[Any, ...]) -> Any:
+        calls.arm("lstat", fails(EIO), times=None)
+        return calls.perform(name, arguments)
+
+    async with created(path, calls=calls, config=quick(linger_seconds=3600.0)) as recorder:
+        recorder.record_nowait(message("a"))
+        calls.arm("write", meanwhile)
+        with pytest.raises(RolloutWriteError) as caught:
+            await recorder.flush()
+        assert caught.value.errno == EIO
+        calls.lift()
+        await recorder.flush()
+        assert texts(path) == ["a"]
+
+
 # Bounds
 
 
