@@ -86,10 +86,10 @@ class FileSink:
     def take(self, descriptor: int, *, torn_from: int | None) -> None:
         """Take over an existing file that the caller opened, locked and scanned. The bytes from
         `torn_from` on are no line: they are set aside and cut before the first append."""
-        end = self._calls.fstat(descriptor).st_size  # first: nothing may fail once the lock is duplicated
+        # Taken last: nothing may fail once the lock has a second descriptor.
+        self.end_bytes = self._calls.fstat(descriptor).st_size
+        self._durable_tail = self._tail_before(self.end_bytes, descriptor)
         self._file.take(descriptor)
-        self.end_bytes = end
-        self._durable_tail = self._tail_before(end, descriptor)
         self._suspect = (max(0, self.end_bytes - _SUSPECT_BYTES), self.end_bytes)
         self._torn_from = torn_from
 
@@ -98,10 +98,16 @@ class FileSink:
         if fresh:
             return
         # An earlier open may have made the file and then been reported as failed.
+        try:
+            self._take_own_prefix(backlog)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _take_own_prefix(self, backlog: Backlog) -> None:
         size = self._file.size()
         standing = compare(backlog, start=0, size=size, read=self._file.read)
         if standing.foreign_bytes:
-            self._file.close()
             raise RolloutExists(path=self.path, reason="it holds something else")
         self._settle(standing, backlog, size)
 

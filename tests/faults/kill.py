@@ -31,7 +31,9 @@ _PROJECT = Path(__file__).resolve().parents[2]
 _PRODUCERS = 3
 _KILLS_OF_A_FILE = 4
 _READY_SECONDS = 60.0
-_MOMENTS = ("creation", "first", "any", "any", "any", "big", "big")
+_MOMENTS = ("creation", "first", "any", "any", "big", "big", "itself", "itself")
+_DIES_AFTER = (1, 1, 2, 5, 20)
+"""Acknowledgements after which it kills itself."""
 
 
 @dataclass(slots=True)
@@ -114,9 +116,10 @@ def _kill_chain(base: Path, seeds: list[int]) -> tuple[_File, KillReport, str | 
 def _kill_one(file: _File, moment: str, rng: random.Random, seed: int) -> None:
     exists = file.path.exists()
     mode = "first" if moment == "first" and not exists else "open" if exists else "create"
-    command = [sys.executable, "-m", "tests.faults.kill_worker", str(file.path), mode, str(seed)]
+    die_after = rng.choice(_DIES_AFTER) if moment == "itself" else 0
+    command = [sys.executable, "-m", "tests.faults.kill_worker", file.path, mode, seed, die_after, *file.next]
     process = subprocess.Popen(
-        [*command, *map(str, file.next)],
+        [str(word) for word in command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -127,11 +130,10 @@ def _kill_one(file: _File, moment: str, rng: random.Random, seed: int) -> None:
     assert process.stderr is not None
     with process, process.stdout, process.stderr:
         told = _let_live(process.stdout.fileno(), moment if mode != "first" else "first", rng)
-        alive = process.poll() is None
         process.send_signal(signal.SIGKILL)
         told += process.stdout.read()
         errors = process.stderr.read().decode(errors="replace")
-    assert alive, f"it ended by itself:\n{errors}"
+    assert process.returncode == -signal.SIGKILL, f"it ended by itself:\n{errors}"
     _note_promises(file, told)
 
 
@@ -140,6 +142,8 @@ def _let_live(descriptor: int, moment: str, rng: random.Random) -> bytes:
     told = _read_until(descriptor, b"ready\n", _READY_SECONDS)
     if moment == "creation":
         return told + _read_until(descriptor, None, rng.uniform(0, 0.03))
+    if moment == "itself":
+        return told + _read_until(descriptor, None, _READY_SECONDS)
     if moment == "first":
         return told + _read_until(descriptor, b"flush", _READY_SECONDS)
     if moment == "big":

@@ -1,16 +1,19 @@
 """The process that gets killed: records numbered items from three producers and says what is safe.
 
 Each line on stdout is written right after what it tells of: `ready`; `flush P N` and `sync P N`: items
-of producer P up to N are acknowledged; `big P N`: the next item of P is a large one.
+of producer P up to N are acknowledged; `big P N`: the next item of P is a large one. With DIE_AFTER it
+kills itself right after that many acknowledgements, sooner than anybody else could.
 
-    python -m tests.faults.kill_worker PATH MODE SEED FIRST FIRST FIRST
+    python -m tests.faults.kill_worker PATH MODE SEED DIE_AFTER FIRST FIRST FIRST
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -27,8 +30,18 @@ _SIZES = (20, 150, 150, 900, 4000, 30_000)
 _BIG_BYTES = (300_000, 3_000_000)
 
 
+_die_after = 0
+_deaths = itertools.count(1)
+
+
 def tell(*words: object) -> None:
     os.write(1, " ".join(map(str, words)).encode() + b"\n")
+
+
+def tell_safe(kind: str, producer: int, upto: int) -> None:
+    tell(kind, producer, upto)
+    if next(_deaths) == _die_after:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Producer:
@@ -49,7 +62,7 @@ class _Producer:
     async def acknowledged(self, kind: str, wait: Callable[[], Awaitable[object]]) -> None:
         upto = self.next
         await wait()
-        tell(kind, self.number, upto)
+        tell_safe(kind, self.number, upto)
 
     async def run(self, *, big: bool) -> None:
         while True:
@@ -92,4 +105,5 @@ async def _main(path: str, mode: str, seed: int, firsts: list[int]) -> None:
 
 if __name__ == "__main__":
     mutants.plant_from_environment()
-    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3]), [int(word) for word in sys.argv[4:]]))
+    _die_after = int(sys.argv[4])
+    asyncio.run(_main(sys.argv[1], sys.argv[2], int(sys.argv[3]), [int(word) for word in sys.argv[5:]]))

@@ -722,6 +722,32 @@ def test_create_refuses_a_file_with_anything_else_in_it(path: Path, content: byt
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@pytest.mark.parametrize("call", ["open_new", "open_append", "fstat", "dup", "pread", "truncate"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("own", [False, True], ids=["somebody's", "own prefix"])
+def test_create_that_failed_half_way_on_a_file_that_is_there_decides_the_same_later(
+    path: Path, call: str, nth: int, own: bool
+) -> None:
+    """A fault while it is looked at makes no file ours that isn't, and takes none from us."""
+    content = (META + lines(1))[:-5] if own else FOREIGN
+    path.write_bytes(content)
+    calls = FaultyCalls()
+    rig = Rig(path, calls)
+    rig.put(META + lines(1))
+    calls.arm(call, fails(EIO), first=nth)
+    for _ in range(3):
+        try:
+            rig.settle()
+        except RolloutExists:
+            assert not own
+        except OSError:
+            continue
+        else:
+            assert own
+    rig.close()
+    assert rig.data == (META + lines(1) if own else FOREIGN)
+
+
 def test_create_of_a_file_that_another_writer_holds_is_refused(path: Path) -> None:
     """Two recorders on one path: the second is told, and goes on once it may."""
     first, second = Rig(path), Rig(path)

@@ -310,7 +310,7 @@ async def test_file_that_may_not_be_written_is_refused_by_name(tmp_path: Path, m
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("call", ["open_append", "fstat", "dup"])
+@pytest.mark.parametrize("call", ["open_append", "fstat", "dup", "pread"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 async def test_opening_that_failed_holds_nothing(path: Path, call: str, nth: int) -> None:
     """Wherever it failed: descriptors and lock are let go of, the next opening succeeds."""
