@@ -34,6 +34,10 @@ class Envelope(msgspec.Struct, gc=False):
     ordinal: int | None = None
 
 
+FETCH_ITEMS = 2_000
+"""The queue is emptied so often: about 1 MiB, as its writer would."""
+
+
 async def codec_rows(*, rounds: int, items: int) -> list[Row]:
     """Encoding one message, then decoding lines of the shapes in a real rollout."""
     return [*await _encoding(rounds, items), *await _decoding(rounds, items)]
@@ -65,19 +69,16 @@ def _queue_case(items: int) -> Case:
         queue = Pending(
             path="", config=RecorderConfig(), header=b"", opening=lambda at_ms: b"", next_ordinal=1
         )
-        queue.wake = lambda now: _empty(queue)
-        for _ in range(items):
+        for number in range(items):
             queue.append(item)
+            if not number % FETCH_ITEMS:
+                queue.take()
+                queue.note_durable(queue.accepted_bytes)
 
     async def run() -> float:
         return per_item(fill, items)
 
     return Case(QUEUE, run)
-
-
-def _empty(queue: Pending) -> None:
-    queue.take()
-    queue.note_durable(queue.accepted_bytes)
 
 
 async def _decoding(rounds: int, items: int) -> list[Row]:

@@ -217,6 +217,9 @@ def _assemble(
         return encode_item(note, timestamp=format_timestamp(at_ms))
 
     def keep(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
+        head = sink.first_line
+        if lines and head.count(b"\n") == 1 and not lines[0].startswith(head):
+            lines = [head, *lines]  # the file may be empty or gone by the time they are replayed
         return _keep(path, thread_id, lines, offset_bytes, items)
 
     pending = Pending(

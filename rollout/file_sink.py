@@ -63,7 +63,7 @@ class FileSink:
         self._file = LiveFile(path, self._calls, lock=lock)
         self._fence = fence
         self._gap_line = gap_line
-        self._first_line = first_line
+        self.first_line = first_line
         self._needs_newline = False
         self._torn_from: int | None = None
         self._kept: tuple[int, int] | None = None
@@ -282,7 +282,7 @@ class FileSink:
         if not self._file.is_open:
             self.create(backlog)
             return
-        self._file.find_again(first_line=self._first_line, durable_offset=backlog.durable_offset)
+        self._file.find_again(first_line=self.first_line, durable_offset=backlog.durable_offset)
         if self._torn_from is not None:
             self._mend_torn_tail(self._torn_from, backlog)
         size = self._file.size()
@@ -368,8 +368,8 @@ class FileSink:
         first = next(iter(backlog), None)
         if first is not None:
             backlog.requeue(first)  # gone with them; the note goes before all of it
-        headless = border < len(self._first_line)
-        backlog.insert_first((self._first_line if headless else b"") + self._gap_line(lost, "truncated"))
+        headless = border < len(self.first_line)
+        backlog.insert_first((self.first_line if headless else b"") + self._gap_line(lost, "truncated"))
         backlog.durable_offset = size
         self._suspect = None
         _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
@@ -388,13 +388,13 @@ class FileSink:
         """Durable bytes were destroyed and others stand in their place. How many can't be told: the gap
         names those that are known to be gone (G1)."""
         known, tail = self._durable_tail
-        headless = self._file.read(0, len(self._first_line)) != self._first_line
+        headless = self._file.read(0, len(self.first_line)) != self.first_line
         if backlog.waiting and backlog.waiting[0].handed:
             first = backlog.waiting[0]
             backlog.split(first, first.handed, offset=first.offset)
             first.handed, first.offset = 0, -1
         note = self._gap_line(len(tail), "overwritten")
-        backlog.insert_first((self._first_line if headless else b"") + note)
+        backlog.insert_first((self.first_line if headless else b"") + note)
         self._needs_newline = self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
         self._durable_tail = (-1, b"")
         _log.warning("%s: another program wrote over durable bytes before byte %d", self.path, known)
