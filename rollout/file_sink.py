@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import re
 import threading
 from collections.abc import Callable
 
@@ -32,6 +33,7 @@ _BLOCK_BYTES = 1 << 20
 _SUSPECT_BYTES = 1 << 20
 # Enough to tell another program's bytes from ours: timestamp, ordinal or call ids stand in it.
 _DURABLE_TAIL_BYTES = 256
+_STAMP = re.compile(rb'"timestamp":"[^"]*"')
 # How a file answers that may only be appended to (chattr +a).
 _FORBIDDEN = frozenset({errno.EPERM, errno.EACCES})
 
@@ -369,7 +371,8 @@ class FileSink:
         if first is not None:
             backlog.requeue(first)  # gone with them; the note goes before all of it
         headless = border < len(self.first_line)
-        backlog.insert_first((self.first_line if headless else b"") + self._gap_line(lost, "truncated"))
+        note = self._gap_note(lost, "truncated", backlog)
+        backlog.insert_first((self.first_line if headless else b"") + note)
         backlog.durable_offset = size
         self._suspect = None
         _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
@@ -393,11 +396,17 @@ class FileSink:
             first = backlog.waiting[0]
             backlog.split(first, first.handed, offset=first.offset)
             first.handed, first.offset = 0, -1
-        note = self._gap_line(len(tail), "overwritten")
+        note = self._gap_note(len(tail), "overwritten", backlog)
         backlog.insert_first((self.first_line if headless else b"") + note)
         self._needs_newline = self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
         self._durable_tail = (-1, b"")
         _log.warning("%s: another program wrote over durable bytes before byte %d", self.path, known)
+
+    def _gap_note(self, lost: int, cause: str, backlog: Backlog) -> bytes:
+        """The gap's line. It stands before lines that were stamped earlier, so it takes their time."""
+        note = self._gap_line(lost, cause)
+        following = _STAMP.search(backlog.waiting[0].data) if backlog.waiting else None
+        return note if following is None else _STAMP.sub(following.group(), note, count=1)
 
     def _last_border(self, size: int) -> int:
         """The offset behind the last newline before `size`."""

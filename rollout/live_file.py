@@ -18,7 +18,7 @@ from rollout.kept import find_home
 from rollout.sink import SinkDisturbed
 from rollout.syscalls import FileCalls
 
-__all__ = ["LiveFile"]
+__all__ = ["LiveFile", "folders_up_to_home"]
 
 _log = logging.getLogger("rollout.writer")
 
@@ -83,7 +83,7 @@ class LiveFile:
         self.descriptor = descriptor
         self._identity = (status.st_dev, status.st_ino)
         # Its name need not be on the disk: who made it, or its folders, may have died before a sync.
-        for folder in _folders_up_to_home(self.path):
+        for folder in folders_up_to_home(self.path):
             self._note_unsynced(folder)
 
     def create(self) -> bool:
@@ -262,7 +262,7 @@ class LiveFile:
         self.unsynced_folders.append(os.path.dirname(self.path))
 
 
-def _folders_up_to_home(path: str) -> list[str]:
+def folders_up_to_home(path: str) -> list[str]:
     """The folder of a rollout and those above it, its home the last; without a home its folder alone."""
     folders, home = [os.path.dirname(path)], find_home(path)
     while home is not None and folders[-1] != os.fspath(home):

@@ -18,6 +18,7 @@ from typing import NoReturn
 from protocol.errors import NotARollout, RolloutReplaced, RolloutWriteError
 from rollout.file_lock import lock_rollout
 from rollout.kept import make_folders
+from rollout.live_file import folders_up_to_home
 from rollout.source import open_source, raise_unreadable
 from rollout.syscalls import FileCalls
 from rollout.thread_lock import refuse_active_writer
@@ -191,6 +192,8 @@ class MendedFile:
         """Bring everything to stable storage."""
         with _translated(self.path, "sync"):
             self.calls.datasync(self.descriptor)
+            for folder in folders_up_to_home(self.path):  # its writer may have died before it could
+                self.calls.sync_folder(folder)
 
     @contextmanager
     def kept_mtime(self) -> Iterator[None]:

@@ -114,7 +114,7 @@ def repair_rollout(
 
 def _begins_rollout(waiting: list[KeptFile]) -> bool:
     """Whether the kept lines begin with a meta line: then they can be replayed into an empty rollout."""
-    first = waiting[0] if waiting and waiting[0].offset_bytes == 0 else None
+    first = waiting[0] if waiting else None
     return first is not None and any(_META_BEGIN in line for line in read_unwritten(first.path).lines[:1])
 
 
@@ -126,6 +126,8 @@ class _Repair:
         self._report = report
         self._record_bytes_max = record_bytes_max
         self._headless = False
+        self._border = self._end = 0
+        """Where the last whole line and the last byte ended before the repair, or what a gap names."""
 
     def require_mendable(self, waiting: list[KeptFile]) -> None:
         """It must be a rollout, or nothing yet that `waiting` would make one."""
@@ -144,6 +146,8 @@ class _Repair:
     def mend_tail(self) -> None:
         """See to it that the file ends with a newline."""
         tail = find_tail(self._file.source, record_bytes_max=self._record_bytes_max)
+        self._border = tail.offset_bytes if tail.kind is TailKind.TORN else tail.end_bytes
+        self._end = tail.end_bytes
         if tail.kind is TailKind.UNTERMINATED:
             if not self._report.dry_run:
                 with self._file.kept_mtime():
@@ -189,9 +193,19 @@ class _Repair:
         unwritten = read_unwritten(kept.path)
         size = self._file.source.size()
         missing = find_missing(
-            unwritten, self._file.descriptor, size=size, record_bytes_max=self._record_bytes_max
+            unwritten,
+            self._file.descriptor,
+            size=size,
+            record_bytes_max=self._record_bytes_max,
+            headless=self._headless,
         )
         lines = list(number_lines(missing.lines, self._next_ordinal()))
+        offset = unwritten.header.offset_bytes
+        if lines and offset > self._end:
+            # Durable bytes were destroyed, and their writer could not name them any more (G1).
+            lines.insert(1 if self._headless else 0, _gap_line(offset - self._border))
+            self._border = self._end = offset
+        self._headless = False
         if not self._report.dry_run:
             for piece in _pieces(lines):
                 self._file.append(piece)
@@ -230,6 +244,11 @@ def _pieces(lines: list[bytes]) -> Iterator[bytes]:
             piece.clear()
     if piece:
         yield bytes(piece)
+
+
+def _gap_line(lost_bytes: int) -> bytes:
+    gap = RolloutItem.raw("x_gap", {"bytes": lost_bytes, "cause": "truncated"})
+    return encode_item(gap, timestamp=format_timestamp(now_ms()))
 
 
 def _repaired_line(cut_bytes: int, kept_name: str) -> bytes:

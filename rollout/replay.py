@@ -24,6 +24,7 @@ from rollout.unwritten import Unwritten
 __all__ = ["Missing", "find_missing", "number_lines"]
 
 _DERIVED = "x_memory"
+_META = "session_meta"
 # As recorders write it; anything else is composed anew from its fields.
 _ORDINAL = re.compile(rb'(\{"timestamp":"[^"\\]*","ordinal":)\d+(?=,)')
 
@@ -37,10 +38,18 @@ class Missing(NamedTuple):
     left_out: int
 
 
-def find_missing(unwritten: Unwritten, source: int, *, size: int, record_bytes_max: int) -> Missing:
-    """Compare with the rollout behind the descriptor `source`: O(what it holds from the offset on)."""
+def find_missing(
+    unwritten: Unwritten, source: int, *, size: int, record_bytes_max: int, headless: bool = False
+) -> Missing:
+    """Compare with the rollout behind the descriptor `source`: O(what it holds from the offset on).
+
+    A meta line that was set aside in front of lines from the middle is for a rollout that is `headless`.
+    """
+    given = unwritten.lines
+    if given and not headless and unwritten.header.offset_bytes and _kind(given[0]) == _META:
+        given = given[1:]
     # A blank line is the newline that the file lacked; the repair has added it.
-    lines = [line for line in unwritten.lines if line != b"\n" and _kind(line) != _DERIVED]
+    lines = [line for line in given if line != b"\n" and _kind(line) != _DERIVED]
     wanted = Counter(_fingerprint(line) for line in lines)
     start = min(unwritten.header.offset_bytes, size)
     there: Counter[bytes] = Counter()
@@ -54,7 +63,7 @@ def find_missing(unwritten: Unwritten, source: int, *, size: int, record_bytes_m
             there[print_] -= 1
         else:
             missing.append(line)
-    return Missing(missing, len(lines) - len(missing), len(unwritten.lines) - len(lines))
+    return Missing(missing, len(lines) - len(missing), len(given) - len(lines))
 
 
 def _kind(line: bytes) -> str | None:

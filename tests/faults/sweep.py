@@ -7,6 +7,7 @@ the count for its call, as long as one is found that is not reached, nothing was
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
 import multiprocessing
 import random
@@ -166,6 +167,7 @@ def _judge_here(job: Job) -> tuple[bool, str | None]:
     if _runner is None or _loop is None:
         mutants.plant_from_environment()  # the restart is judged in this process
         _runner, _loop = Runner(), asyncio.Runner()
+        atexit.register(_runner.close)
     return judge(job, _runner, _loop)
 
 

@@ -352,7 +352,8 @@ class Ledger:
         for line in lines:
             if line.kind == "corrupt" and MARK not in line.data and not self.may_hold_fragments:
                 raise AssertionError(f"a corrupt line at {line.begin}: {line.data[:200]!r}")
-        numbered = [line for line in ours if line.kind != "corrupt"]
+        # A repair is no recorder: it replays lines that are older than its own note.
+        numbered = [line for line in ours if line.kind != "corrupt" and b'"repaired"' not in line.data]
         if self.was_destroyed:  # the header was written again, perhaps more than once
             numbered = [line for line in numbered if line.kind != "session_meta"]
         self._require_numbered([line.value for line in numbered])

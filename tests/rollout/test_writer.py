@@ -902,6 +902,79 @@ async def test_what_cannot_be_written_by_the_deadline_is_kept_and_replayed_once(
     assert ordinals == sorted(set(ordinals))
 
 
+@pytest.mark.case("B108")
+@pytest.mark.guarantee("G1")
+@pytest.mark.parametrize("place", ["empty", "in the meta line", "behind it", "in an item", "unlinked"])
+async def test_destroyed_bytes_that_the_writer_could_not_name_are_named_by_the_replay(
+    path: Path, calls: ForgetfulCalls, place: str
+) -> None:
+    """Another program cut the file while the disk was broken, and the close gave up: the replay begins the
+    rollout again if it must, says how much is missing, and brings in what was kept."""
+    recorder = recorder_of(path, calls=calls, config=quick(close_seconds=0.05))
+    recorder.record_nowait(messages("abc"))
+    await recorder.sync()
+    before = path.read_bytes()
+    rows = before.splitlines(keepends=True)
+    calls.arm("lstat", fails(EIO), times=None)
+    recorder.record_nowait(messages("de"))
+    sizes = {
+        "empty": 0,
+        "in the meta line": 20,
+        "behind it": len(rows[0]),
+        "in an item": len(b"".join(rows[:3])) + 20,
+    }
+    if place == "unlinked":
+        path.unlink()
+    else:
+        os.truncate(path, sizes[place])
+    with pytest.raises(UnwrittenItems):
+        await recorder.aclose()
+    for _ in range(2):
+        repair_rollout(path, dry_run=False, replay=True)
+        found = json_lines(path)
+        assert found[0]["payload"]["id"] == recorder.thread_id
+        assert [line["type"] for line in found].count("session_meta") == 1
+        assert texts(path) == [*(["a"] if place == "in an item" else []), "d", "e"]
+        (gap,) = [line["payload"] for line in found if line["type"] == "x_gap"]
+        border = before.rfind(b"\n", 0, sizes.get(place, 0)) + 1
+        assert gap["bytes"] == len(before) - border
+
+
+@pytest.mark.case("B10")
+async def test_torn_tail_that_the_writer_could_not_set_aside_is_no_gap(
+    path: Path, calls: ForgetfulCalls
+) -> None:
+    """Nothing durable was destroyed: the repair cuts the fragment, and nobody misses a line."""
+    async with created(path) as recorder:
+        recorder.record_nowait(message("a"))
+    append_by_others(path, b'{"timestamp":"2026')
+    recorder = recorder_of(path, calls=calls, reopen=True, config=quick(close_seconds=0.05))
+    calls.arm("lstat", fails(EIO), times=None)
+    recorder.record_nowait(message("b"))
+    with pytest.raises(UnwrittenItems):
+        await recorder.aclose()
+    repair_rollout(path, dry_run=False, replay=True)
+    assert texts(path) == ["a", "b"]
+    assert "x_gap" not in [line["type"] for line in json_lines(path)]
+
+
+@pytest.mark.guarantee("G2")
+async def test_replay_brings_the_name_of_the_file_to_the_disk_too(tmp_path: Path) -> None:
+    """Its writer could sync no folder: what the repair calls mended survives a power cut all the same."""
+    calls = ForgetfulCalls()
+    path = tmp_path / "sessions" / "2026" / "a.jsonl"
+    calls.arm("sync_folder", fails(EIO), times=None)
+    recorder = recorder_of(path, calls=calls, config=quick(close_seconds=0.05))
+    recorder.record_nowait(messages("ab"))
+    with pytest.raises(UnwrittenItems):
+        await recorder.aclose()
+    calls.lift()
+    assert calls.after_power_loss(path) is None
+    repair_rollout(path, dry_run=False, replay=True, calls=calls)
+    assert calls.after_power_loss(path) == path.read_bytes()
+    assert texts(path) == ["a", "b"]
+
+
 @pytest.mark.guarantee("G1")
 async def test_file_that_never_came_to_be_is_made_by_the_replay(path: Path, calls: ForgetfulCalls) -> None:
     """Nothing could be created at all: the kept lines begin with the meta line."""
