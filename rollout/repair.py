@@ -10,6 +10,7 @@ Both locks are held while anything is changed: the rollout's own, and its thread
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import sys
@@ -19,7 +20,7 @@ from contextlib import nullcontext
 from msgspec import Struct, field
 
 from protocol.codec import encode_item
-from protocol.errors import NotARollout
+from protocol.errors import NotARollout, RolloutUnreadable
 from protocol.items import RolloutItem
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import require_appendable, scan_for_append
@@ -97,7 +98,7 @@ def repair_rollout(
         return [each for each in find_kept(path, spill_folders=spill_folders) if each.kind == UNWRITTEN]
 
     report = RepairReport(path=path, dry_run=dry_run)
-    create = replay and _begins_rollout(find_waiting())
+    create = replay and not os.path.lexists(path) and _begins_rollout(find_waiting())
     lock = nullcontext() if dry_run or holds_thread_lock else hold_thread_lock(path)
     with lock, open_mended(path, calls, dry_run=dry_run, create=create) as file:
         waiting = find_waiting()  # listed under the locks: another repair may just have ended
@@ -114,8 +115,15 @@ def repair_rollout(
 
 def _begins_rollout(waiting: list[KeptFile]) -> bool:
     """Whether the kept lines begin with a meta line: then they can be replayed into an empty rollout."""
-    first = waiting[0] if waiting else None
-    return first is not None and any(_META_BEGIN in line for line in read_unwritten(first.path).lines[:1])
+    if not waiting:
+        return False
+    try:
+        first = read_unwritten(waiting[0].path).lines[:1]
+    except RolloutUnreadable as error:
+        if error.errno == errno.ENOENT:  # another repair has just replayed it
+            return False
+        raise
+    return any(_META_BEGIN in line for line in first)
 
 
 class _Repair:
