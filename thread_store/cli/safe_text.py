@@ -46,7 +46,9 @@ def safe_line(text: object) -> str:
 
 def safe_json(encoded: str) -> str:
     """Encoded JSON with the same characters written as `\\uXXXX`: equal when parsed, harmless when shown."""
-    return encoded if encoded.isascii() else _JSON_CHARACTER.sub(_escape, encoded)
+    # json writes the other control characters as escapes; DEL it leaves.
+    harmless = encoded.isascii() and "\x7f" not in encoded
+    return encoded if harmless else _JSON_CHARACTER.sub(_escape, encoded)
 
 
 def _name(match: re.Match[str]) -> str:
