@@ -308,10 +308,12 @@ class FileSink:
             # Somebody went on behind it, or inside it: it is theirs now.
             self._torn_from = None
             return
+        # What we cut ourselves is no gap; what others cut before it is.
         if size > offset:
             self._set_aside(offset, size)
-        # What we cut ourselves is no gap; what others cut before it is.
-        backlog.durable_offset = max(offset, self._file.size())
+            backlog.durable_offset = self.end_bytes
+        else:
+            backlog.durable_offset = offset
         self._torn_from = None
 
     def _set_aside(self, offset: int, end: int) -> None:

@@ -41,6 +41,8 @@ class LiveFile:
         # The lock lives on a descriptor of its own, so that reopening never lets go of it.
         self._lock_descriptor = -1
         self._identity = (-1, -1)
+        self._leftovers: list[str] = []
+        """Temporary names that could not be removed yet."""
 
     @property
     def is_open(self) -> bool:
@@ -156,6 +158,8 @@ class LiveFile:
             ActiveWriter: a copy of the rollout stands there and another writer holds it.
             OSError: the system refuses.
         """
+        for leftover in self._leftovers[:]:
+            self._remove(leftover)  # a second name would look like a rename
         try:
             at_path = self._calls.lstat(self.path)
         except FileNotFoundError:
@@ -196,12 +200,11 @@ class LiveFile:
                 raise RolloutReplaced(
                     path=self.path, reason="its first line or what stands before the last sync differs"
                 )
-            if self._locks:
-                lock_rollout(fresh, self.path)
-            self._switch(fresh)
+            twin, identity = self._hold(fresh)
         except BaseException:
             self.let_go(fresh)
             raise
+        self._switch(fresh, twin, identity)
         self.may_cut = False
         _log.warning("%s: was replaced by a copy of itself; going on in that", self.path)
 
@@ -217,28 +220,52 @@ class LiveFile:
         folder = os.path.dirname(self.path)
         self._make_folders(folder)
         temporary = os.path.join(folder, f".{os.path.basename(self.path)}.{uuid.uuid4().hex[:12]}.tmp")
-        fresh = self._calls.open_new(temporary)
+        fresh = twin = -1
         try:
-            try:
-                self._copy_to(fresh)
-                self._calls.datasync(fresh)
-                if self._locks:
-                    lock_rollout(fresh, self.path)
-                # link(2) never replaces: a file that came to the path meanwhile is left alone.
-                self._calls.link(temporary, self.path)
-            finally:
-                self._calls.unlink(temporary)
-            self._switch(fresh)
+            fresh = self._calls.open_new(temporary)
+            self._copy_to(fresh)
+            self._calls.datasync(fresh)
+            twin, identity = self._hold(fresh)
+            self._link(temporary, identity)
         except FileExistsError:
-            self.let_go(fresh)
+            self.let_go(fresh, twin)
             raise RolloutReplaced(
                 path=self.path, reason="it appeared while the rollout was rebuilt"
             ) from None
         except BaseException:
-            self.let_go(fresh)
+            self.let_go(fresh, twin)
             raise
+        finally:
+            self._remove(temporary)
+        self._switch(fresh, twin, identity)
         self.may_cut = True
         _log.warning("%s: was unlinked while it was written; rebuilt", self.path)
+
+    def _link(self, temporary: str, identity: tuple[int, int]) -> None:
+        """link(2) never replaces: a file that came to the path meanwhile is left alone."""
+        try:
+            self._calls.link(temporary, self.path)
+        except OSError:
+            # It may have been made and yet be reported as failed: then it is ours.
+            if not self._stands_at_path(identity):
+                raise
+
+    def _stands_at_path(self, identity: tuple[int, int]) -> bool:
+        try:
+            at_path = self._calls.lstat(self.path)
+        except FileNotFoundError:
+            return False
+        return (at_path.st_dev, at_path.st_ino) == identity
+
+    def _remove(self, temporary: str) -> None:
+        self._leftovers = [each for each in self._leftovers if each != temporary]
+        try:
+            self._calls.unlink(temporary)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _log.info("%s: %s is removed later: %s", self.path, temporary, error)
+            self._leftovers.append(temporary)
 
     def _copy_to(self, target: int) -> None:
         offset = 0
@@ -251,15 +278,19 @@ class LiveFile:
                     raise OSError(errno.EIO, "write returned 0")
                 view = view[written:]
 
-    def _switch(self, fresh: int) -> None:
-        """Leave the old inode for another one, lock and all."""
+    def _hold(self, fresh: int) -> tuple[int, tuple[int, int]]:
+        """All that may fail before `_switch`: lock it, with a second descriptor; learn which inode it is."""
         status = self._calls.fstat(fresh)
-        old = (self.descriptor, self._lock_descriptor)
         if self._locks:
-            self._lock_descriptor = self._calls.dup(fresh)
-        self.descriptor, self._identity = fresh, (status.st_dev, status.st_ino)
+            lock_rollout(fresh, self.path)
+        return self._calls.dup(fresh) if self._locks else -1, (status.st_dev, status.st_ino)
+
+    def _switch(self, fresh: int, twin: int, identity: tuple[int, int]) -> None:
+        """Leave the old inode for another one, lock and all."""
+        old = (self.descriptor, self._lock_descriptor)
+        self.descriptor, self._lock_descriptor, self._identity = fresh, twin, identity
         self.let_go(*old)
-        self.unsynced_folders.append(os.path.dirname(self.path))
+        self._note_unsynced(os.path.dirname(self.path))
 
 
 def folders_up_to_home(path: str) -> list[str]:

@@ -70,7 +70,7 @@ def cut_power(
     rng = random.Random(zlib.crc32(f"{seed} {job.workload} {encode_plan(job.plan)}".encode()))
     per_point, before = 4, -1
     try:
-        while before < len(seen) < states and per_point <= _AT_A_POINT_MAX:
+        while before * 1.03 < len(seen) < states and per_point <= _AT_A_POINT_MAX:
             before = len(seen)
             for cut in _cuts(outcome, rng, per_point, report):
                 key = _key(cut)

@@ -114,6 +114,7 @@ def test_kill_at_any_call_of_the_first_prompt_keeps_what_was_acknowledged(
 
 PAST_FAILURES = {
     "a torn tail was cut and noted as a gap of another program": ("torn", ""),
+    "and so it was when the disk failed right after the cut": ("torn", "fstat,9,0,errno,5"),
     "a folder was made, reported as failed, and its parent never synced": ("one", "mkdir,2,1,after,5"),
     "an error of fstat or flock at open came out as a bare OSError": ("three", "fstat,14,3,errno,5"),
     "a replay was tried again after a failed fsync, and believed the next one": (

@@ -208,6 +208,12 @@ def test_rebuild_that_fails_leaves_all_as_it_was_and_can_be_done_again(
     assert os.path.samestat(os.fstat(live.descriptor), path.stat())
     assert is_held(path)
     assert descriptors() == before
+    assert live.may_cut, "an inode that we made counts as somebody else's"
+    find_again(live)
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+    path.unlink()
+    find_again(live)
+    assert path.read_bytes() == CONTENT
 
 
 def test_rebuild_goes_on_after_short_writes(live: LiveFile, tmp_path: Path) -> None:
