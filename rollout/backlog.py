@@ -43,13 +43,14 @@ class Chunk:
         """Stream position up to which the OS has it."""
         return self.start + max(0, self.handed - self.note_bytes)
 
-    def drop_until(self, stream: int) -> None:
-        """Forget the bytes before a stream position inside the chunk."""
-        cut = stream - self.start + self.note_bytes
-        del self.data[:cut]
-        self.start, self.note_bytes = stream, 0
-        self.offset += cut
-        self.handed -= cut
+    def drop_first(self, size: int) -> None:
+        """Forget the first `size` bytes, which were handed over."""
+        del self.data[:size]
+        notes = min(self.note_bytes, size)
+        self.start += size - notes
+        self.note_bytes -= notes
+        self.offset += size
+        self.handed -= size
 
     def __repr__(self) -> str:
         return f"Chunk(start={self.start}, size={len(self.data)}, handed={self.handed}, offset={self.offset})"
@@ -111,14 +112,17 @@ class Backlog:
             self.handed.append(chunk)
 
     def note_durable(self, stream: int, *, offset: int) -> None:
-        """A sync has covered everything up to `stream`, which ends at file `offset`."""
+        """A sync has covered everything up to `stream`, which ends at file `offset`.
+
+        What leaves is told by the offset: the writer's own notes have none in the stream.
+        """
         self.durable = max(self.durable, stream)
         self.durable_offset = offset
-        while self.handed and self.handed[0].end <= stream:
+        while self.handed and self.handed[0].offset + len(self.handed[0].data) <= offset:
             self.handed.popleft()
         first = self.handed[0] if self.handed else self.waiting[0] if self.waiting else None
-        if first is not None and first.start < stream:
-            first.drop_until(stream)
+        if first is not None and first.handed and first.offset < offset:
+            first.drop_first(offset - first.offset)
 
     def requeue(self, chunk: Chunk) -> None:
         """Everything from `chunk` on is not in the file: it waits again, in its old order."""

@@ -20,7 +20,7 @@ from protocol.errors import RolloutExists
 from rollout.backlog import Backlog, Chunk
 from rollout.kept import keep_torn_tail
 from rollout.live_file import LiveFile
-from rollout.reconcile import Standing, compare, whole_lines
+from rollout.reconcile import Standing, compare, header_end, whole_lines
 from rollout.sink import SinkDisturbed
 from rollout.syscalls import FileCalls
 
@@ -372,9 +372,8 @@ class FileSink:
         first = next(iter(backlog), None)
         if first is not None:
             backlog.requeue(first)  # gone with them; the note goes before all of it
-        headless = border < len(self.first_line)
         note = self._gap_note(lost, "truncated", backlog)
-        backlog.insert_first((self.first_line if headless else b"") + note)
+        backlog.insert_first(self._lost_header(border) + note)
         backlog.durable_offset = size
         self._suspect = None
         _log.warning("%s: %d durable bytes were destroyed by another program", self.path, lost)
@@ -393,16 +392,20 @@ class FileSink:
         """Durable bytes were destroyed and others stand in their place. How many can't be told: the gap
         names those that are known to be gone (G1)."""
         known, tail = self._durable_tail
-        headless = self._file.read(0, len(self.first_line)) != self.first_line
         if backlog.waiting and backlog.waiting[0].handed:
             first = backlog.waiting[0]
             backlog.split(first, first.handed, offset=first.offset)
             first.handed, first.offset = 0, -1
         note = self._gap_note(len(tail), "overwritten", backlog)
-        backlog.insert_first((self.first_line if headless else b"") + note)
+        backlog.insert_first(self._lost_header(self.end_bytes) + note)
         self._needs_newline = self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
         self._durable_tail = (-1, b"")
         _log.warning("%s: another program wrote over durable bytes before byte %d", self.path, known)
+
+    def _lost_header(self, size: int) -> bytes:
+        """The meta line, if it isn't whole among the first `size` bytes; then it is written again."""
+        end = header_end(self.first_line, self._file.read)
+        return self.first_line if end is None or end > size else b""
 
     def _gap_note(self, lost: int, cause: str, backlog: Backlog) -> bytes:
         """The gap's line. It stands before lines that were stamped earlier, so it takes their time."""

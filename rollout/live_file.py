@@ -11,10 +11,12 @@ import errno
 import logging
 import os
 import uuid
+from functools import partial
 
 from protocol.errors import RolloutExists, RolloutMoved, RolloutReplaced
 from rollout.file_lock import lock_rollout
 from rollout.kept import find_home
+from rollout.reconcile import header_end
 from rollout.sink import SinkDisturbed
 from rollout.syscalls import FileCalls
 
@@ -209,7 +211,9 @@ class LiveFile:
         _log.warning("%s: was replaced by a copy of itself; going on in that", self.path)
 
     def _is_same_rollout(self, fresh: int, first_line: bytes, durable_offset: int) -> bool:
-        if self.read(0, len(first_line), descriptor=fresh) != first_line:
+        ours = header_end(first_line, self.read)
+        theirs = header_end(first_line, partial(self.read, descriptor=fresh))
+        if theirs is None or ours not in (None, theirs):
             return False
         begin = max(0, durable_offset - _SAME_TAIL_BYTES)
         size = durable_offset - begin

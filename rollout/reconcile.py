@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from rollout.backlog import Chunk
 
-__all__ = ["Standing", "compare", "whole_lines"]
+__all__ = ["Standing", "compare", "header_end", "whole_lines"]
 
 ReadAt = Callable[[int, int], bytes]
 """Read `size` bytes at `offset`; fewer only at the end of the file."""
@@ -49,6 +49,13 @@ class Standing:
 def whole_lines(data: bytes | bytearray, size: int) -> int:
     """How many of the first `size` bytes are whole lines."""
     return data.rfind(b"\n", 0, size) + 1
+
+
+def header_end(first_line: bytes, read: ReadAt) -> int | None:
+    """The offset behind the meta line; None if it isn't there. Another program may have written into the
+    file before we did: its bytes are looked past, up to a mebibyte."""
+    found = read(0, _BLOCK_BYTES + len(first_line)).find(first_line)
+    return None if found < 0 else found + len(first_line)
 
 
 def compare(chunks: Iterable[Chunk], *, start: int, size: int, read: ReadAt) -> Standing:

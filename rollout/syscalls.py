@@ -98,10 +98,15 @@ class FileCalls:
         os.unlink(path)
 
     def current_path(self, descriptor: int) -> str | None:
-        """Where the file of an open descriptor lies now, where the system can tell."""
+        """Where the file of an open descriptor lies now, where the system can tell.
+
+        The name there is the one it was opened by, as long as that lives (proc(5)): a file that was linked to
+        its place from a temporary name has none.
+        """
         try:
-            return os.readlink(f"/proc/self/fd/{descriptor}")
-        except OSError:  # no /proc on this system: the answer is unknown
+            name = os.readlink(f"/proc/self/fd/{descriptor}")
+            return name if os.path.samestat(os.lstat(name), os.fstat(descriptor)) else None
+        except OSError:  # no /proc on this system, or the name is gone: the answer is unknown
             return None
 
     @staticmethod

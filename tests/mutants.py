@@ -376,7 +376,7 @@ def any_file_at_the_path_adopted() -> None:
     plant(LiveFile, "_is_same_rollout", lambda *arguments: True)
 
 
-@on_the_file
+@mutant
 def copy_of_others_cut() -> None:
     """An inode that we did not open is truncated."""
     fix_attribute(LiveFile, "may_cut", True)
@@ -849,17 +849,9 @@ def run_here(name: str, tests: list[str]) -> int:
     if name:
         MUTANTS[name]()
         plant_in_children(name)
-    options = [
-        "-x",
-        "-q",
-        "--assert=plain",
-        "--tb=no",
-        "--no-header",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "timeout=20",
-    ]
+    seconds = LIMIT_SECONDS - 10 if tests == list(STATEFUL) else 20
+    options = ["-x", "-q", "--assert=plain", "--tb=no", "--no-header", "-p", "no:cacheprovider"]
+    options += ["-o", f"timeout={seconds}"]
     code = int(pytest.main([*options, *tests]))
     sys.stdout.flush()
     threading.Timer(5, os._exit, [code]).start()  # a mutant may hold up the exit

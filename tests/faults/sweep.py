@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from tests.faults import mutants
 from tests.faults.contract import check_run
-from tests.faults.runner import Runner
+from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import FOREVER, Action, Fault, encode_plan
 
-__all__ = ["Job", "Report", "judge", "list_faults", "run_jobs", "sample_pairs"]
+__all__ = ["Job", "Report", "count_calls", "faults_for", "judge", "list_faults", "run_jobs", "sample_pairs"]
 
 Plan = tuple[Fault, ...]
 
@@ -110,8 +110,18 @@ def _short(call: str, nth: int, *, bytewise: bool) -> Iterator[Plan]:
 def list_faults(workload: str, runner: Runner) -> list[Job]:
     """Every single fault of a workload. Makes a run for each call to find where its count ends."""
     outcome = runner.run(workload)
-    counts = Counter(call.name for call in outcome.calls if call.nth and not call.begins)
+    counts = count_calls(outcome)
     outcome.remove()
+    return faults_for(workload, counts, runner)
+
+
+def count_calls(outcome: Outcome) -> Counter[str]:
+    """How often a run made each call. Two runs may differ by a check more: threads are no clockwork."""
+    return Counter(call.name for call in outcome.calls if call.nth and not call.begins)
+
+
+def faults_for(workload: str, counts: Counter[str], runner: Runner) -> list[Job]:
+    """Every single fault of a workload whose run without any made these calls."""
     jobs = [Job(workload, ())]
     for call in (*sorted(_CHANGING), *_LOOKING):
         if call not in _ONLY.get(workload, (call,)):

@@ -34,6 +34,8 @@ __all__ = [
     "FAULTS",
     "FOREIGN_HALF",
     "FOREIGN_LINE",
+    "FREQUENT_FAULTS",
+    "TORN",
     "Clock",
     "Disk",
     "Ledger",
@@ -81,6 +83,9 @@ def _faults() -> Iterator[str]:
 
 FAULTS = tuple(_faults())
 """By name, so that a failing run reads well."""
+FREQUENT_FAULTS = tuple(name for name in FAULTS if name.startswith(("write", "datasync")))
+TORN = b'{"timestamp":"2026-11-29T10:11:12.345Z","ordi'
+"""What a process that is killed in the middle of a line leaves."""
 
 
 def effect_of(fault: str, percent: int) -> tuple[str, Effect]:
@@ -111,6 +116,18 @@ class Disk(ForgetfulCalls):
             status = os.stat(path)
             inode = self._inodes.get((status.st_dev, status.st_ino))
             return len(inode.stable) if inode is not None else 0
+
+    def is_held(self, path: Path) -> bool:
+        """Whether this process has the file at the path open. If an open or a link was reported as failed
+        and yet worked, it has not, and can't know that the file is its own."""
+        at_path = os.stat(path)
+        for descriptor in os.listdir("/proc/self/fd"):
+            try:
+                if os.path.samestat(os.stat(f"/proc/self/fd/{descriptor}"), at_path):
+                    return True
+            except OSError:
+                continue  # closed meanwhile
+        return False
 
     def append_by_others(self, path: Path, data: bytes) -> None:
         with self._disk, path.open("ab") as file:
@@ -279,6 +296,8 @@ class Ledger:
         self.synced: set[int] = set()
         self.destroyed: set[int] = set()
         """May be missing for good, if a gap stands in their place."""
+        self.at_risk: set[int] = set()
+        """Were durable in a file that was unlinked: gone with it, should it never be rebuilt."""
         self.was_destroyed = False
         self.may_hold_fragments = False
         """Cutting was forbidden: broken lines could only be ended."""
@@ -287,8 +306,15 @@ class Ledger:
         """A barrier returned that was called when `upto` items had been accepted."""
         covered = self.accepted[:upto]
         self.flushed.update(covered)
+        self.at_risk.clear()
         if synced:
             self.synced.update(covered)
+
+    def require_durable(self, left: bytes | None) -> None:
+        """What a power cut would leave at this moment holds all that was acknowledged (G2, G3)."""
+        found = {line.number for line in parse(left or b"")[0] if line.kind == "item"}
+        lost = sorted(self.synced - found - self.destroyed)
+        assert not lost, f"acknowledged, and lost by a power cut: {lost}"
 
     def truncated(self, lines: list[Line], size: int, *, durable_max: int) -> None:
         """Others cut the file to `size`; behind `durable_max` the recorder still has everything."""
@@ -300,10 +326,16 @@ class Ledger:
                 if line.begin < durable_max:
                     self.destroyed.add(line.number)
 
-    def unlinked(self) -> None:
+    def unlinked(self, lines: list[Line], *, durable_max: int) -> None:
         """Nothing is safe until the next barrier, but the recorder holds it all."""
         self.flushed.clear()
         self.synced.clear()
+        self.at_risk.update(line.number for line in lines if line.kind == "item" and line.begin < durable_max)
+
+    def never_rebuilt(self) -> None:
+        """The recorder was closed, and its unlinked file with it."""
+        self.destroyed |= self.at_risk
+        self.was_destroyed = True
 
     def require(self, data: bytes, *, upto: int) -> None:
         """The first `upto` accepted items stand in the file, once, in order (G1)."""
@@ -339,6 +371,7 @@ class Ledger:
         self.flushed = set(found)
         self.synced = set(found) if power_lost else self.synced & set(found)
         self.destroyed = set()
+        self.at_risk = set()
 
     def require_clean(self, data: bytes, *, may_be_torn: bool) -> None:
         """The file of a recorder that was closed: everything is there, and nothing that isn't explained."""

@@ -148,26 +148,48 @@ def test_split_parts_a_chunk_without_losing_or_moving_anything(size: int) -> Non
     assert sum(each.items for each in backlog) == 3
 
 
+@pytest.mark.guarantee("G1")
+def test_note_that_was_synced_alone_leaves_though_items_were_joined_to_it() -> None:
+    """A sync that began before the items were written covers the note only, which takes no position."""
+    backlog = filled(1)
+    backlog.insert_first(b"note\n")
+    backlog.split(backlog.waiting[0], 5, offset=0)
+    covered = backlog.written
+    hand_over(backlog, 5)
+    backlog.note_durable(covered, offset=5)
+    assert content(backlog) == LINE
+    assert (backlog.handed[0].start, backlog.handed[0].offset, backlog.handed[0].note_bytes) == (0, 5, 0)
+
+
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=8), st.data())
 def test_positions_never_gap_whatever_happens(sizes: list[int], data: st.DataObject) -> None:
-    """Handing over, requeueing, syncing, notes and splits in any order: chunks stay one gapless run."""
+    """Handing over, requeueing, syncing, notes and splits in any order: chunks stay one gapless run, and
+    those handed over are what the file holds behind the durable offset."""
     backlog = filled(*sizes, chunk_bytes=30)
-    total, end = backlog.end, 0
-    for _ in range(data.draw(st.integers(0, 12))):
-        action = data.draw(st.sampled_from(["hand", "part", "requeue", "sync", "note"]))
+    total, file = backlog.end, bytearray()
+    syncs: list[tuple[int, int]] = []  # begun, and nothing befell the file since
+    for _ in range(data.draw(st.integers(0, 16))):
+        action = data.draw(st.sampled_from(["hand", "part", "requeue", "begin sync", "end sync", "note"]))
         if action == "hand" and backlog.waiting:
-            end = hand_over(backlog, end)
-        elif action == "part" and backlog.waiting and not backlog.waiting[0].handed:
+            file += backlog.waiting[0].data
+            hand_over(backlog, len(file) - len(backlog.waiting[0].data))
+        elif action == "part" and backlog.waiting:
             chunk = backlog.waiting[0]
             border = data.draw(st.integers(0, chunk.data.count(b"\n")))
             size = sum(len(line) for line in chunk.data.splitlines(keepends=True)[:border])
             if size < len(chunk.data):
-                backlog.split(chunk, size, offset=end)
-                end += size
+                file += chunk.data[:size]
+                backlog.split(chunk, size, offset=len(file) - size)
         elif action == "requeue" and backlog.handed:
-            backlog.requeue(data.draw(st.sampled_from(list(backlog.handed))))
-        elif action == "sync":
-            backlog.note_durable(backlog.written, offset=end)
+            chunk = data.draw(st.sampled_from(list(backlog.handed)))
+            del file[chunk.offset :]
+            backlog.requeue(chunk)
+            syncs.clear()
+        elif action == "begin sync":
+            syncs.append((backlog.written, len(file)))
+        elif action == "end sync" and syncs:
+            stream, offset = syncs.pop(0)
+            backlog.note_durable(stream, offset=offset)
         elif action == "note":
             backlog.insert_first(b"note\n")
         position = backlog.durable
@@ -177,8 +199,4 @@ def test_positions_never_gap_whatever_happens(sizes: list[int], data: st.DataObj
         assert position == total
         assert content(backlog).replace(b"note\n", b"") == LINE * ((total - backlog.durable) // len(LINE))
         assert all(chunk.handed == 0 for chunk in list(backlog.waiting)[1:])
-
-
-def test_chunk_shows_where_it_stands() -> None:
-    """What a log line shows of it."""
-    assert repr(Chunk(bytearray(LINE), start=3, items=1)) == "Chunk(start=3, size=11, handed=0, offset=-1)"
+        assert b"".join(chunk.data for chunk in backlog.handed) == file[backlog.durable_offset :]

@@ -53,6 +53,8 @@ from tests.rollout.stateful_model import (
     FAULTS,
     FOREIGN_HALF,
     FOREIGN_LINE,
+    FREQUENT_FAULTS,
+    TORN,
     Clock,
     Disk,
     Ledger,
@@ -199,6 +201,8 @@ class RecorderMachine(RuleBasedStateMachine):
     async def settle_threads(self) -> None:
         while not self.service.idle:  # its threads belong to no loop
             await asyncio.sleep(0.0005)
+        # The writer that waited for the last of them ends its step, and lets go of the file.
+        await asyncio.wrap_future(self.service.between_steps(lambda: None))
 
     def next_items(self, shapes: list[tuple[str, int]]) -> tuple[list[RolloutItem], list[int]]:
         numbers = list(range(self.number, self.number + len(shapes)))
@@ -220,6 +224,7 @@ class RecorderMachine(RuleBasedStateMachine):
         self.ledger.acknowledge(upto, synced=barrier != "flush" and self.recorded)
         self.copied = self.cut = False
         self.ledger.require(self.data, upto=upto)
+        self.ledger.require_durable(self.disk.after_power_loss(self.path))
 
     async def barrier(self, name: str) -> None:
         upto = len(self.ledger.accepted)
@@ -325,7 +330,7 @@ class RecorderMachine(RuleBasedStateMachine):
     # What the disk does
 
     @rule(
-        fault=st.sampled_from(FAULTS),
+        fault=st.sampled_from(FAULTS) | st.sampled_from(FREQUENT_FAULTS),
         percent=PERCENT,
         first=st.integers(1, 3),
         times=st.sampled_from([1, 1, 2, 3, None]),
@@ -344,19 +349,26 @@ class RecorderMachine(RuleBasedStateMachine):
     # What other programs do
 
     def others_act(self, act: Callable[[], None]) -> None:
-        """If there is a file. Whether there is depends on threads: so no precondition of a rule may."""
+        """If there is a file, and the recorder's. Whether there is depends on threads: so no precondition
+        of a rule may."""
 
         def act_if_there() -> None:
-            if not self.displaced and self.path.exists():
+            if self.displaced or not self.path.exists():
+                return
+            if self.copied or self.disk.is_held(self.path):
                 act()
 
         self.meddle(act_if_there)
 
+    def durable_max(self, data: bytes) -> int:
+        return min(len(data), max(self.disk.stable_bytes(self.path), self.floor))
+
     @rule()
     def others_unlink(self) -> None:
         def act() -> None:
+            data = self.data
+            self.ledger.unlinked(parse(data)[0], durable_max=self.durable_max(data))
             self.disk.unlink_by_others(self.path)
-            self.ledger.unlinked()
 
         self.others_act(act)
 
@@ -405,7 +417,7 @@ class RecorderMachine(RuleBasedStateMachine):
 
         def act() -> None:
             data = self.path.read_bytes()
-            durable_max = min(len(data), max(self.disk.stable_bytes(self.path), self.floor))
+            durable_max = self.durable_max(data)
             if deep and not self.copied:
                 size = durable_max * percent // 100
             else:
@@ -443,6 +455,8 @@ class RecorderMachine(RuleBasedStateMachine):
         self.put_back()
         if isinstance(error, UnwrittenItems):
             assert error.kept_path is not None
+            if not self.path.exists():
+                self.ledger.never_rebuilt()
             repair_rollout(self.path, dry_run=False, replay=True, calls=self.disk)
         elif error is not None:
             # Everything was durable once, but nobody could bring back what others did to it since.
@@ -459,9 +473,14 @@ class RecorderMachine(RuleBasedStateMachine):
             return error
         return None
 
-    @rule(config=CONFIGS, power_lost=st.booleans(), luck_bytes=st.sampled_from([0, 0, 1, 50, 500]))
-    def die_and_restart(self, config: RecorderConfig, power_lost: bool, luck_bytes: int) -> None:
-        """The process is killed, or the whole machine: nothing is drained."""
+    @rule(
+        config=CONFIGS,
+        power_lost=st.booleans(),
+        luck_bytes=st.sampled_from([0, 0, 1, 50, 500]),
+        torn=st.booleans(),
+    )
+    def die_and_restart(self, config: RecorderConfig, power_lost: bool, luck_bytes: int, torn: bool) -> None:
+        """The process is killed, or the whole machine: nothing is drained. `torn`: within a line."""
 
         async def die() -> None:
             self.recorder.discard()
@@ -472,6 +491,8 @@ class RecorderMachine(RuleBasedStateMachine):
         self.put_back()
         if power_lost:
             self.disk.lose_power(self.path, luck_bytes=luck_bytes)
+        if torn and self.data.endswith(b"\n"):
+            self.disk.append_by_others(self.path, TORN)
         self.ledger.take_what_is_left(self.data, power_lost=power_lost)
         self.config = config
         self.start_recorder()
