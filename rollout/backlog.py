@@ -67,6 +67,8 @@ class Backlog:
         self.durable_offset = 0
         """Where the file stood then. Bytes before it are ours to report, never to rewrite."""
         self.flushed_items = 0
+        self.note_ms = 0
+        """The time of a note that is inserted now, behind everything else."""
         self._chunk_bytes = chunk_bytes
         self._end = 0
 

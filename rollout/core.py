@@ -259,9 +259,9 @@ def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
     return RolloutItem.raw("x_writer", payload)
 
 
-def _gap_line(lost_bytes: int, cause: str) -> bytes:
+def _gap_line(lost_bytes: int, cause: str, at_ms: int) -> bytes:
     gap = RolloutItem.raw("x_gap", {"bytes": lost_bytes, "cause": cause})
-    return encode_item(gap, timestamp=format_timestamp(now_ms()))
+    return encode_item(gap, timestamp=format_timestamp(at_ms))
 
 
 def _keep(path: str, thread_id: str, lines: list[bytes], offset_bytes: int, items: int) -> str | None:

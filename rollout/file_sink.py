@@ -46,7 +46,7 @@ class FileSink:
         path: str,
         *,
         first_line: bytes,
-        gap_line: Callable[[int, str], bytes],
+        gap_line: Callable[[int, str, int], bytes],
         calls: FileCalls | None = None,
         lock: bool = True,
         fence: Callable[[], None] | None = None,
@@ -54,7 +54,7 @@ class FileSink:
         """
         Args:
             first_line: the meta line with its newline: it heads the file whatever happens to it.
-            gap_line: makes the `x_gap` line for a number of destroyed bytes and a cause.
+            gap_line: makes the `x_gap` line for a number of destroyed bytes, a cause and a time in ms.
             lock: take a flock on the file itself.
             fence: raises `WriterFenced` when the thread's lock is lost.
         """
@@ -409,7 +409,7 @@ class FileSink:
 
     def _gap_note(self, lost: int, cause: str, backlog: Backlog) -> bytes:
         """The gap's line. It stands before lines that were stamped earlier, so it takes their time."""
-        note = self._gap_line(lost, cause)
+        note = self._gap_line(lost, cause, backlog.note_ms)
         following = _STAMP.search(backlog.waiting[0].data) if backlog.waiting else None
         return note if following is None else _STAMP.sub(following.group(), note, count=1)
 

@@ -104,6 +104,7 @@ class Pending:
         "_stamp",
         "_stamp_ends",
         "_stamp_ms",
+        "_taken_ms",
         "last_error",
         "sync_wanted",
         "wake",
@@ -166,6 +167,8 @@ class Pending:
 
         self._stamp_ms = stamp_ms
         self._stamp_ends = 0.0
+        self._taken_ms = stamp_ms
+        """What was taken has no later time, what was not has no earlier one."""
         self._stamp = self._bare_stamp = b""
 
         self.wake: Callable[[bool], None] = lambda now: None
@@ -416,6 +419,7 @@ class Pending:
                 if self._buffer:
                     self._seal()
                 sealed, self._sealed = self._sealed, []
+                self._taken_ms = self._stamp_ms
                 self._hurried = False
                 if len(self._scratch) > _SCRATCH_BYTES_KEPT:
                     self._scratch = bytearray()
@@ -438,6 +442,15 @@ class Pending:
             self._limit = stream + self._pending_bytes_max
             if self._calm:
                 self._find_calm()
+
+    def note_ms(self) -> int:
+        """A time for a line that the writer puts between what it took and what is still here."""
+        with self._lock:
+            if self._buffer or self._sealed or self._reentered:
+                return self._taken_ms
+            if time() >= self._stamp_ends:
+                self._renew_stamp()
+            return self._stamp_ms
 
     def rest(self) -> bool:
         """The writer goes idle. False if something came in meanwhile: look again."""

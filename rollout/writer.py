@@ -318,6 +318,7 @@ class Writer:
         """In a thread of its own: rebuilding a file or searching it may take long."""
         self._reopens += 1
         self._healing, self._at_stake = anyio.Event(), [*self._backlog]
+        self._backlog.note_ms = self._pending.note_ms()
         try:
             await self._service.run_blocking(partial(self._sink.heal, self._backlog))
         finally:

@@ -30,7 +30,7 @@ def lines(*numbers: int) -> bytes:
     return b"".join(map(line, numbers))
 
 
-def GAP(lost_bytes: int, cause: str) -> bytes:
+def GAP(lost_bytes: int, cause: str, at_ms: int = 0) -> bytes:
     return b'{"type":"x_gap","payload":{"bytes":%d,"cause":"%b"}}\n' % (lost_bytes, cause.encode())
 
 

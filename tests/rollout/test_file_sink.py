@@ -669,6 +669,40 @@ def test_file_replaced_by_a_copy_is_gone_on_in(rig: Rig, path: Path, stale: bool
     assert rig.calls.after_power_loss(path) == rig.data  # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def preceded(path: Path) -> Iterator[Rig]:
+    """A rollout with three synced lines, into whose file another program wrote before its meta line."""
+    made = Rig(path, ForgetfulCalls())
+    made.calls.arm("write", fails(errno.EAGAIN))  # type: ignore[attr-defined]
+    made.put(META + lines(1, 2, 3))
+    with pytest.raises(BlockingIOError):
+        made.write()
+    path.write_bytes(FOREIGN)
+    made.settle()
+    assert made.data == FOREIGN + META + lines(1, 2, 3)
+    yield made
+    made.close()
+
+
+def test_copy_is_known_though_another_program_wrote_before_the_meta_line(preceded: Rig, path: Path) -> None:
+    """The meta line is looked for, not expected at the first byte."""
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+    preceded.put(lines(4))
+    preceded.settle()
+    assert preceded.data == FOREIGN + META + lines(1, 2, 3, 4)
+
+
+@pytest.mark.guarantee("G1")
+def test_meta_line_is_written_again_though_the_file_is_longer_than_it(preceded: Rig, path: Path) -> None:
+    """It was destroyed with what stood before it: how long the rest is says nothing."""
+    os.truncate(path, len(FOREIGN) + len(META) - 1)
+    preceded.put(lines(4))
+    preceded.settle()
+    gap = GAP(len(META + lines(1, 2, 3)), "truncated")
+    assert preceded.data == FOREIGN + META + gap + lines(4)
+
+
 def test_copy_made_by_others_is_never_cut(rig: Rig, path: Path) -> None:
     """A half line in it is completed from the exact byte, not taken back."""
     rig.put(lines(4, 5))

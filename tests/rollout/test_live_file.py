@@ -259,6 +259,18 @@ def test_renamed_file_is_named_and_not_rebuilt(live: LiveFile, tmp_path: Path) -
 
 
 @pytest.mark.case("B108")
+def test_rebuilt_file_that_was_renamed_is_told_without_a_wrong_name(live: LiveFile, tmp_path: Path) -> None:
+    """The system knows a rebuilt file by its temporary name, which is gone."""
+    path = tmp_path / "a.jsonl"
+    path.unlink()
+    find_again(live)
+    path.rename(tmp_path / "b.jsonl")
+    with pytest.raises(RolloutMoved) as caught:
+        find_again(live)
+    assert caught.value.moved_to is None
+
+
+@pytest.mark.case("B108")
 def test_copy_at_the_path_is_gone_on_in_and_never_cut(live: LiveFile, tmp_path: Path) -> None:
     """An editor saved it: same first line, same bytes before the last sync. The lock goes along."""
     path = tmp_path / "a.jsonl"

@@ -258,6 +258,26 @@ def test_timestamps_never_lie_before_those_of_the_file(monkeypatch: pytest.Monke
     assert item["timestamp"] == "2023-11-14T22:14:20.123Z"
 
 
+def test_note_between_what_was_taken_and_what_was_not_fits_in_by_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The writer's own notes don't step back, nor do the items that come behind them."""
+    clock = Clock(monkeypatch)
+    pending = make()
+    first = clock.ns // 1_000_000
+    pending.append(message("a"))
+    taken(pending)
+    clock.ns -= 3_600_000_000_000
+    assert pending.note_ms() == first  # the clock was set back
+    clock.ns += 3_605_000_000_000
+    assert pending.note_ms() == first + 5000  # nothing waits: it is now
+    clock.ns += 1_000_000_000
+    pending.append(message("b"))
+    assert pending.note_ms() <= first + 6000
+    clock.ns += 1_000_000_000
+    assert pending.note_ms() <= first + 6000  # "b" comes behind it
+
+
 def test_opening_note_and_first_item_carry_one_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
     """The note that goes with a record is never later than the record, however long it takes to make."""
     clock = Clock(monkeypatch)

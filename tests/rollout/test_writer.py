@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -500,6 +501,23 @@ async def test_destroyed_items_are_named_in_a_gap(path: Path, calls: ForgetfulCa
         assert lines[1]["payload"] == {"bytes": size, "cause": "truncated"}
         assert texts(path) == ["d"]
         assert lines[2]["ordinal"] == 4
+
+
+async def test_gap_is_no_earlier_than_what_stands_before_it(
+    path: Path, calls: ForgetfulCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the clock was set back meanwhile, and nothing was recorded since."""
+    shift_ns = 3_600_000_000_000
+    monkeypatch.setattr("rollout.pending.time_ns", lambda: time.time_ns() + shift_ns)
+    async with created(path, calls=calls) as recorder:
+        recorder.record_nowait(messages("abc"))
+        await recorder.sync()
+        os.truncate(path, path.stat().st_size - 5)
+        shift_ns = 0
+        await recorder.sync()
+    stamps = [line["timestamp"] for line in json_lines(path)]
+    assert json_lines(path)[-2]["type"] == "x_gap"
+    assert stamps == sorted(stamps)
 
 
 async def test_foreign_lines_stay_where_they_are(path: Path, calls: ForgetfulCalls) -> None:
