@@ -126,10 +126,10 @@ class FileSink:
             raise SinkDisturbed("the last line is torn")
         if not chunk.handed:
             chunk.offset = self.end_bytes
-            if self._needs_newline:  # as a part of the chunk: one write, and written again with it
-                chunk.data[:0] = b"\n"
+            if self._needs_newline and not chunk.data.startswith(b"\n"):
+                chunk.data[:0] = b"\n"  # as a part of the chunk: one write, and written again with it
                 chunk.note_bytes += 1
-                self._needs_newline = False
+            self._needs_newline = False
         try:
             with memoryview(chunk.data) as view:
                 self._append_rest(chunk, view)
@@ -339,7 +339,8 @@ class FileSink:
             self._settle_broken(standing.broken, standing, backlog)
         backlog.pass_written()
         if standing.foreign_bytes:
-            self._needs_newline = self._file.read(max(0, size - 1), 1) not in (b"\n", b"")
+            # Not where a line of ours is completed from the exact byte.
+            self._needs_newline = not self._goes_on(backlog) and self._is_unended()
             _log.warning(
                 "%s: %d bytes of another writer stand among ours; they stay",
                 self.path,
@@ -350,14 +351,25 @@ class FileSink:
     def _settle_broken(self, chunk: Chunk, standing: Standing, backlog: Backlog) -> None:
         boundary = whole_lines(chunk.data, standing.broken_bytes)
         offset = standing.broken_offset
-        if standing.foreign_bytes:
+        if standing.foreign_behind:
             # Whole lines of ours count; the rest lands behind the other's bytes, at another offset.
             backlog.split(chunk, boundary, offset=offset)
-        elif boundary == standing.broken_bytes or self._cut(offset + boundary):
+        elif boundary == standing.broken_bytes or (
+            not standing.foreign_bytes and self._cut(offset + boundary)
+        ):
             chunk.offset, chunk.handed = offset, boundary
             self.end_bytes = offset + boundary
         else:
             chunk.offset, chunk.handed = offset, standing.broken_bytes
+
+    @staticmethod
+    def _goes_on(backlog: Backlog) -> bool:
+        """Whether what is written next completes a chunk in its place."""
+        return bool(backlog.waiting and backlog.waiting[0].handed)
+
+    def _is_unended(self) -> bool:
+        """Whether the file's last line lacks its newline."""
+        return self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
 
     def _note_gap(self, size: int, backlog: Backlog) -> int:
         """Durable bytes are gone: end the file on a line border, and name what is missing (G1).
@@ -392,13 +404,16 @@ class FileSink:
         """Durable bytes were destroyed and others stand in their place. How many can't be told: the gap
         names those that are known to be gone (G1)."""
         known, tail = self._durable_tail
-        if backlog.waiting and backlog.waiting[0].handed:
+        if self._goes_on(backlog):
             first = backlog.waiting[0]
-            backlog.split(first, first.handed, offset=first.offset)
+            # A line that lacks its newline only stands: the one before the note ends it.
+            unended = first.data.startswith(b"\n", first.handed)
+            size = first.handed if unended else whole_lines(first.data, first.handed)
+            backlog.split(first, size, offset=first.offset)
             first.handed, first.offset = 0, -1
         note = self._gap_note(len(tail), "overwritten", backlog)
         backlog.insert_first(self._lost_header(self.end_bytes) + note)
-        self._needs_newline = self._file.read(max(0, self.end_bytes - 1), 1) not in (b"\n", b"")
+        self._needs_newline = self._is_unended()
         self._durable_tail = (-1, b"")
         _log.warning("%s: another program wrote over durable bytes before byte %d", self.path, known)
 

@@ -39,11 +39,8 @@ class Standing:
     """How many of them do."""
     foreign_bytes: int
     """Bytes of another writer, before, between or behind ours."""
-
-    @property
-    def ours_only(self) -> bool:
-        """Nothing but our own bytes stands behind `end`: a cut there takes nobody else's."""
-        return self.foreign_bytes == 0
+    foreign_behind: int
+    """Those of them that stand behind the last of ours: none, and ours may be cut or completed there."""
 
 
 def whole_lines(data: bytes | bytearray, size: int) -> int:
@@ -69,23 +66,33 @@ def compare(chunks: Iterable[Chunk], *, start: int, size: int, read: ReadAt) -> 
     for chunk in chunks:
         offset = _find(chunk, cursor, size, read)
         if offset is None:
-            # Not one of its lines arrived; a piece of its first line may have.
-            matched = _common(chunk.data, cursor, size, read)
-            rest = size - cursor - matched
-            return Standing(tuple(placed), cursor, chunk, cursor, matched, foreign + (rest if rest else 0))
+            offset = cursor  # not one of its lines arrived; a piece of its first line may have
         foreign += offset - cursor
         matched = _common(chunk.data, offset, size, read)
         if matched < len(chunk.data):
-            rest = size - offset - matched
-            return Standing(tuple(placed), cursor, chunk, offset, matched, foreign + rest)
+            behind = size - offset - matched
+            return Standing(tuple(placed), cursor, chunk, offset, matched, foreign + behind, behind)
         placed.append((chunk, offset))
         cursor = offset + matched
-    return Standing(tuple(placed), cursor, None, cursor, 0, foreign + size - cursor)
+    behind = size - cursor
+    return Standing(tuple(placed), cursor, None, cursor, 0, foreign + behind, behind)
 
 
 def _find(chunk: Chunk, cursor: int, size: int, read: ReadAt) -> int | None:
-    """Where the first line of the chunk stands whole, at `cursor` or behind another writer's bytes."""
+    """Where the first line of the chunk stands, at `cursor` or behind another writer's bytes.
+
+    One that ends the file and lacks its newline only stands too: were it written again, it would be there
+    twice as soon as a newline came. A shorter piece behind foreign bytes may be foreign itself.
+    """
     first_line = bytes(chunk.data[: chunk.data.find(b"\n", 1) + 1])  # may begin with a lone newline
+    found = _search(first_line, cursor, size, read)
+    unended = size - len(first_line) + 1
+    if found is None and unended >= cursor and read(unended, size - unended) == first_line[:-1]:
+        return unended
+    return found
+
+
+def _search(first_line: bytes, cursor: int, size: int, read: ReadAt) -> int | None:
     if cursor + len(first_line) > size:
         return None
     if read(cursor, len(first_line)) == first_line:

@@ -153,7 +153,7 @@ def foreign_bytes_cut() -> None:
 
     def make(honest: Any) -> Any:
         def compare(*given: Any, **named: Any) -> Standing:
-            return dataclasses.replace(honest(*given, **named), foreign_bytes=0)
+            return dataclasses.replace(honest(*given, **named), foreign_bytes=0, foreign_behind=0)
 
         return compare
 

@@ -669,6 +669,42 @@ def test_file_replaced_by_a_copy_is_gone_on_in(rig: Rig, path: Path, stale: bool
     assert rig.calls.after_power_loss(path) == rig.data  # type: ignore[attr-defined]
 
 
+@pytest.mark.guarantee("G1")
+@pytest.mark.parametrize("cut", range(len(line(5)) + 3))
+@pytest.mark.parametrize("half", [False, True], ids=["whole foreign line", "half a foreign line"])
+def test_items_cut_behind_foreign_bytes_stand_once(rig: Rig, path: Path, cut: int, half: bool) -> None:
+    """Another program wrote before our lines, and then cut them at any byte, the last newline included."""
+    foreign = FOREIGN[:40] if half else FOREIGN
+    with path.open("ab") as file:
+        file.write(foreign)
+    rig.put(lines(4, 5))
+    rig.heal()
+    rig.write()
+    os.truncate(path, path.stat().st_size - cut)
+    rig.put(lines(6))
+    rig.settle()
+    content = rig.data.split(b"\n")
+    assert [content.count(line(number)[:-1]) for number in range(1, 7)] == [1] * 6
+    assert b"" not in content[:-1]
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.parametrize("cut", range(1, len(line(5)) + 3))
+def test_items_cut_behind_overwritten_bytes_stand_once(rig: Rig, path: Path, cut: int) -> None:
+    """The same where what was durable before them was written over: they stand, and so does the gap."""
+    rig.put(lines(4, 5))
+    rig.write()
+    os.truncate(path, path.stat().st_size - cut)
+    with path.open("r+b") as file:
+        file.seek(len(META + lines(1, 2)))
+        file.write(b"#" * (len(line(3)) - 1))
+    rig.put(lines(6))
+    rig.settle()
+    content = rig.data.split(b"\n")
+    assert [content.count(line(number)[:-1]) for number in (1, 2, 4, 5, 6)] == [1] * 5
+    assert rig.data.count(b'"type":"x_gap"') == 1
+
+
 @pytest.fixture
 def preceded(path: Path) -> Iterator[Rig]:
     """A rollout with three synced lines, into whose file another program wrote before its meta line."""

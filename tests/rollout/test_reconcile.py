@@ -28,7 +28,7 @@ def test_all_chunks_stand() -> None:
     standing = found(b"old\n" + FIRST + SECOND, FIRST, SECOND, start=4)
     assert [offset for _, offset in standing.placed] == [4, 4 + len(FIRST)]
     assert standing.broken is None
-    assert standing.ours_only
+    assert standing.foreign_bytes == standing.foreign_behind == 0
     assert standing.end == 4 + len(FIRST) + len(SECOND)
 
 
@@ -39,7 +39,7 @@ def test_cut_at_every_byte_is_found_at_that_byte(size: int) -> None:
     assert standing.broken is not None
     assert standing.broken_offset + standing.broken_bytes == 4 + size
     assert len(standing.placed) == (size >= len(FIRST))
-    assert standing.ours_only
+    assert standing.foreign_bytes == standing.foreign_behind == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -54,7 +54,7 @@ def test_foreign_lines_are_counted_and_never_ours(place: str, count: int) -> Non
     }
     standing = found(files[place], FIRST, SECOND)
     assert standing.foreign_bytes == len(foreign)
-    assert not standing.ours_only
+    assert standing.foreign_behind == (len(foreign) if place == "behind" else 0)
     assert standing.broken is None
     assert [files[place][offset:][: len(chunk.data)] for chunk, offset in standing.placed] == [FIRST, SECOND]
 
@@ -72,6 +72,25 @@ def test_foreign_line_inside_a_chunk_ends_what_counts() -> None:
     assert standing.broken is not None
     assert whole_lines(standing.broken.data, standing.broken_bytes) == len(b'{"n":1}\n')
     assert standing.foreign_bytes > 0
+
+
+@pytest.mark.parametrize("size", range(1, len(FIRST) + 1))
+def test_cut_behind_foreign_bytes_is_found_from_the_first_whole_line_on(size: int) -> None:
+    """A line that lacks its newline only is ours; a shorter piece of the first one may be anybody's."""
+    foreign = b"nothing like ours\n"
+    standing = found(foreign + FIRST[:size], FIRST)
+    first_line = len(FIRST) // 2
+    ours = standing.broken_bytes if standing.broken is not None else len(FIRST)
+    assert ours == (size if size >= first_line - 1 else 0)
+    assert standing.foreign_behind == (0 if ours else len(foreign) + size)
+    assert standing.foreign_bytes == len(foreign) + (0 if ours else size)
+
+
+def test_equal_lines_are_found_in_their_order() -> None:
+    """The first of two equal lines stands whole, the second one lacks its newline."""
+    standing = found(b"a\na", b"a\n", b"a\n")
+    assert [offset for _, offset in standing.placed] == [0]
+    assert (standing.broken_offset, standing.broken_bytes, standing.foreign_bytes) == (2, 1, 0)
 
 
 def test_header_of_a_lone_newline_is_compared_with_the_line_behind_it() -> None:

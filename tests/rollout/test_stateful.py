@@ -375,8 +375,8 @@ class RecorderMachine(RuleBasedStateMachine):
     @rule()
     def others_replace_by_copy(self) -> None:
         def act() -> None:
-            # A copy of what was cut, or without its first line, is refused for good.
-            if not self.cut and b"\n" in self.data:
+            # A copy of what was cut, or without its meta line, is refused for good.
+            if not self.cut and any(line.kind == "session_meta" for line in parse(self.data)[0]):
                 self.disk.replace_by_copy(self.path)
                 self.copied = True
 
