@@ -23,7 +23,9 @@ class DaemonExecutor(Executor):
     calling thread when not even one thread can be started."""
 
     def __init__(self, threads_max: int, name: str) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        """None ends a thread."""
+        self._closed = False
         self._lock = threading.Lock()
         self._threads = 0
         self._idle = 0
@@ -32,21 +34,32 @@ class DaemonExecutor(Executor):
 
     def post(self, job: Callable[[], None]) -> None:
         """Run a job that never raises, without a future: half the cost of `submit`."""
+        if not self._hand_on(job):
+            job()
+
+    def _hand_on(self, job: Callable[[], None]) -> bool:
         with self._lock:
+            if self._closed:
+                return False
             if self._idle:
                 self._idle -= 1
             elif self._threads < self._threads_max:
                 self._threads += self._start_thread()
-            inline = not self._threads
-        if inline:
-            job()
-        else:
-            self._jobs.put(job)
+            if self._threads:
+                self._jobs.put(job)
+            return self._threads > 0
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         future: Future[_T] = Future()
         self.post(lambda: _run(future, lambda: fn(*args, **kwargs)))
         return future
+
+    def close(self) -> None:
+        """Let the threads end when they have done what was posted. What is posted later runs in its caller."""
+        with self._lock:
+            self._closed = True
+            for _ in range(self._threads):
+                self._jobs.put(None)
 
     def _start_thread(self) -> int:
         try:
@@ -56,8 +69,8 @@ class DaemonExecutor(Executor):
         return 1
 
     def _work(self) -> None:
-        while True:
-            self._jobs.get()()
+        while (job := self._jobs.get()) is not None:
+            job()
             with self._lock:
                 self._idle += 1
 

@@ -55,6 +55,7 @@ class Service:
         self.loop: asyncio.AbstractEventLoop
         self._context: contextvars.Context
         self._tasks: anyio.abc.TaskGroup
+        self._stop: anyio.Event
 
     def start(self) -> Service:
         self._thread.start()
@@ -69,8 +70,15 @@ class Service:
             # knows by it which loop it is on, and a caller's context variables are not kept alive.
             self._context = contextvars.copy_context()
             self._tasks = tasks
+            self._stop = anyio.Event()
             self._started.set()
-            await anyio.sleep_forever()
+            await self._stop.wait()
+
+    def stop(self) -> None:
+        """Let the loop and its thread end once the writers have; they must have been closed. From any thread."""
+        atexit.unregister(self._drain_at_exit)
+        self.call(self._stop.set)
+        self._executor.close()
 
     def call(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the service loop soon; from any thread, also from a finalizer."""

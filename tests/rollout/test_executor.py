@@ -89,3 +89,19 @@ def test_posted_job_runs_without_a_future() -> None:
     executor, done = DaemonExecutor(1, "posted"), threading.Event()
     executor.post(done.set)
     assert done.wait(30)
+
+
+def test_closed_executor_ends_its_threads_and_loses_no_job() -> None:
+    """What was posted before is done by them; what comes later is done by whoever posts it."""
+    executor = DaemonExecutor(2, "closed")
+    release = threading.Event()
+    busy = [executor.submit(release.wait, 60) for _ in range(2)]
+    queued = executor.submit(threading.current_thread)
+    executor.close()
+    release.set()
+    assert all(future.result(30) for future in busy)
+    assert queued.result(30).name.startswith("closed-")
+    eventually_blocking(
+        lambda: not [each for each in threading.enumerate() if each.name.startswith("closed-")]
+    )
+    assert executor.submit(threading.current_thread).result(0) is threading.current_thread()

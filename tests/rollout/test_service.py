@@ -134,3 +134,13 @@ if pid == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     assert run_script(script).stdout == "0\n"
+
+
+def test_stopped_service_leaves_no_thread_behind() -> None:
+    """Neither its loop's nor those that synced."""
+    service = Service("stopped-service").start()
+    assert service.submit_blocking(lambda: 7).result(30) == 7
+    service.stop()
+    eventually_blocking(
+        lambda: not [each for each in threading.enumerate() if each.name.startswith("stopped-service")]
+    )
