@@ -26,6 +26,7 @@ _log = logging.getLogger("rollout.writer")
 
 _BLOCK_BYTES = 1 << 20
 _SAME_TAIL_BYTES = 4096
+_TEMPORARY_SUFFIX = ".tmp"
 
 
 class LiveFile:
@@ -43,6 +44,7 @@ class LiveFile:
         # The lock lives on a descriptor of its own, so that reopening never lets go of it.
         self._lock_descriptor = -1
         self._identity = (-1, -1)
+        self._temporary_prefix = f".{os.path.basename(path)}."
         self._leftovers: list[str] = []
         """Temporary names that could not be removed yet."""
 
@@ -165,7 +167,7 @@ class LiveFile:
         try:
             at_path = self._calls.lstat(self.path)
         except FileNotFoundError:
-            if self._calls.fstat(self.descriptor).st_nlink:
+            if self._has_name():
                 raise RolloutMoved(
                     path=self.path, moved_to=self._calls.current_path(self.descriptor)
                 ) from None
@@ -177,6 +179,19 @@ class LiveFile:
             raise RolloutReplaced(path=self.path, reason="it is no regular file")
         else:
             self._adopt(first_line, durable_offset)
+
+    def _has_name(self) -> bool:
+        """Whether our inode still has a name, other than those that a rebuild has left behind: ours, or one
+        whose process died before it could remove it."""
+        if not self._calls.fstat(self.descriptor).st_nlink:
+            return False
+        folder = os.path.dirname(self.path)
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            if name.startswith(self._temporary_prefix) and name.endswith(_TEMPORARY_SUFFIX):
+                leftover = os.path.join(folder, name)
+                if self.is_ours(self._calls.lstat(leftover)):
+                    self._remove(leftover)
+        return self._calls.fstat(self.descriptor).st_nlink > 0
 
     def _reopen(self) -> None:
         """A fresh descriptor of the same inode; the old one goes on where none is to be had."""
@@ -223,7 +238,8 @@ class LiveFile:
         """The file was unlinked: copy it from the descriptor we hold, then put the copy at the path."""
         folder = os.path.dirname(self.path)
         self._make_folders(folder)
-        temporary = os.path.join(folder, f".{os.path.basename(self.path)}.{uuid.uuid4().hex[:12]}.tmp")
+        name = f"{self._temporary_prefix}{uuid.uuid4().hex[:12]}{_TEMPORARY_SUFFIX}"
+        temporary = os.path.join(folder, name)
         fresh = twin = -1
         try:
             fresh = self._calls.open_new(temporary)

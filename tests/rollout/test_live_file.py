@@ -259,6 +259,22 @@ def test_renamed_file_is_named_and_not_rebuilt(live: LiveFile, tmp_path: Path) -
 
 
 @pytest.mark.case("B108")
+def test_second_name_that_a_killed_process_left_is_no_rename(live: LiveFile, tmp_path: Path) -> None:
+    """It died between linking a rebuilt file to its place and removing the temporary name."""
+    path = tmp_path / "a.jsonl"
+    os.link(path, tmp_path / ".a.jsonl.0123456789ab.tmp")
+    path.unlink()
+    find_again(live)
+    assert path.read_bytes() == CONTENT
+    assert os.listdir(tmp_path) == ["a.jsonl"]
+    (tmp_path / ".a.jsonl.0123456789ab.tmp").write_bytes(b"somebody else's")
+    path.rename(tmp_path / "b.jsonl")
+    with pytest.raises(RolloutMoved):
+        find_again(live)
+    assert sorted(os.listdir(tmp_path)) == [".a.jsonl.0123456789ab.tmp", "b.jsonl"]
+
+
+@pytest.mark.case("B108")
 def test_rebuilt_file_that_was_renamed_is_told_without_a_wrong_name(live: LiveFile, tmp_path: Path) -> None:
     """The system knows a rebuilt file by its temporary name, which is gone."""
     path = tmp_path / "a.jsonl"
