@@ -32,10 +32,15 @@ from rollout.kept import keep_unwritten
 from rollout.paths import RolloutName
 from rollout.pending import Pending
 from rollout.service import Service
+from rollout.sink import Sink
 from rollout.syscalls import FileCalls
 from rollout.writer import Writer
 
-__all__ = ["Core", "create_core", "open_core"]
+__all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core"]
+
+
+_Keep = Callable[[str, str, list[bytes], int, int], str | None]
+"""Sets lines aside: path, thread id, lines, the offset where they belong, the number of items."""
 
 
 class Core(NamedTuple):
@@ -45,6 +50,10 @@ class Core(NamedTuple):
     thread_id: str
     pending: Pending
     writer: Writer
+    meta: SessionMeta | None
+    """Of a rollout that was begun here."""
+    epoch: int
+    """Counts the recorders of the rollout, this one included."""
 
 
 class _Binder:
@@ -76,8 +85,11 @@ def create_core(
     calls: FileCalls | None = None,
     lock: bool = True,
     fence: Callable[[], None] | None = None,
+    on_close: Callable[[], None] | None = None,
 ) -> Core:
     """Begin a rollout. Nothing is written yet: the file appears with the first record, or by `persist`.
+
+    `fence` and `on_close`: as `FileSink` has them.
 
     Raises:
         RolloutExists: something that is not empty stands at the path.
@@ -85,23 +97,47 @@ def create_core(
     """
     path = _absolute(path)
     _require_free(path)
+
+    def make_sink(line: bytes) -> FileSink:
+        return FileSink(
+            path, first_line=line, gap_line=gap_line, calls=calls, lock=lock, fence=fence, on_close=on_close
+        )
+
+    return begin_core(path, meta, config=config, service=service, make_sink=make_sink, keep=_keep)
+
+
+def begin_core(
+    path: str,
+    meta: SessionMeta | None,
+    *,
+    config: RecorderConfig,
+    service: Service,
+    make_sink: Callable[[bytes], Sink],
+    keep: _Keep,
+) -> Core:
+    """Begin a rollout in any sink, which is made from the meta line. `path` names it in errors.
+
+    Raises:
+        NotARollout: the name in the path carries another thread id than the meta line.
+    """
     began_ms = now_ms()
     meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path, began_ms)
-    thread_id = str(meta.id)
     header = meta if config.redact is None else redact_item(meta, config.redact)
     line = encode_item(header, timestamp=str(meta.timestamp), ordinal=0)
-    sink = FileSink(path, first_line=line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence)
     return _assemble(
         path,
-        thread_id,
-        sink,
+        str(meta.id),
+        make_sink(line),
         config,
         service,
+        meta=meta,
+        first_line=line,
         header=line,
         next_ordinal=1,
         epoch=1,
         cut_bytes=0,
         stamp_ms=began_ms,
+        keep=keep,
     )
 
 
@@ -136,6 +172,7 @@ def open_core(
     calls: FileCalls | None = None,
     lock: bool = True,
     fence: Callable[[], None] | None = None,
+    on_close: Callable[[], None] | None = None,
 ) -> Core:
     """Take hold of an existing rollout to append to it. Its bytes and its mtime stay until the first record.
 
@@ -157,7 +194,13 @@ def open_core(
             lock_rollout(descriptor, path)
         found = scan_for_append(descriptor, path)
         sink = FileSink(
-            path, first_line=found.first_line, gap_line=_gap_line, calls=calls, lock=lock, fence=fence
+            path,
+            first_line=found.first_line,
+            gap_line=gap_line,
+            calls=calls,
+            lock=lock,
+            fence=fence,
+            on_close=on_close,
         )
         sink.take(descriptor, torn_from=found.torn_from)
     except BaseException as error:
@@ -165,17 +208,27 @@ def open_core(
         if isinstance(error, OSError) and not isinstance(error, RolloutError):
             raise RolloutUnreadable(path=path, cause=error) from error
         raise
+    return continue_core(path, found, sink, config=config, service=service, keep=_keep)
+
+
+def continue_core(
+    path: str, found: AppendState, sink: Sink, *, config: RecorderConfig, service: Service, keep: _Keep
+) -> Core:
+    """Go on behind what was `found` in the sink."""
     return _assemble(
         path,
         found.thread_id or "",
         sink,
         config,
         service,
+        meta=None,
+        first_line=found.first_line,
         header=b"\n" if found.needs_newline else b"",
         next_ordinal=_next_ordinal(found),
         epoch=found.epoch + 1,
         cut_bytes=0 if found.torn_from is None else found.size - found.torn_from,
         stamp_ms=found.last_timestamp_ms or 0,
+        keep=keep,
     )
 
 
@@ -202,25 +255,27 @@ def _next_ordinal(found: AppendState) -> int | None:
 def _assemble(
     path: str,
     thread_id: str,
-    sink: FileSink,
+    sink: Sink,
     config: RecorderConfig,
     service: Service,
     *,
+    meta: SessionMeta | None,
+    first_line: bytes,
     header: bytes,
     next_ordinal: int | None,
     epoch: int,
     cut_bytes: int,
     stamp_ms: int,
+    keep: _Keep,
 ) -> Core:
     def opening(at_ms: int) -> bytes:
         note = _writer_note("opened", epoch, cut_bytes=cut_bytes)
         return encode_item(note, timestamp=format_timestamp(at_ms))
 
-    def keep(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
-        head = sink.first_line
-        if lines and head.count(b"\n") == 1 and not lines[0].startswith(head):
-            lines = [head, *lines]  # the file may be empty or gone by the time they are replayed
-        return _keep(path, thread_id, lines, offset_bytes, items)
+    def keep_lines(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
+        if lines and first_line.count(b"\n") == 1 and not lines[0].startswith(first_line):
+            lines = [first_line, *lines]  # the file may be empty or gone by the time they are replayed
+        return keep(path, thread_id, lines, offset_bytes, items)
 
     pending = Pending(
         path=path,
@@ -237,12 +292,12 @@ def _assemble(
         pending=pending,
         sink=sink,
         config=config,
-        keep_unwritten=keep,
+        keep_unwritten=keep_lines,
         closing_note=lambda: _writer_note("closed", epoch),
     )
     service.adopt(writer)
     _forked_writers.add(writer)
-    return Core(path, thread_id, pending, writer)
+    return Core(path, thread_id, pending, writer, meta, epoch)
 
 
 def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
@@ -259,7 +314,8 @@ def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
     return RolloutItem.raw("x_writer", payload)
 
 
-def _gap_line(lost_bytes: int, cause: str, at_ms: int) -> bytes:
+def gap_line(lost_bytes: int, cause: str, at_ms: int) -> bytes:
+    """The line of an `x_gap`: so many bytes were destroyed by another program."""
     gap = RolloutItem.raw("x_gap", {"bytes": lost_bytes, "cause": cause})
     return encode_item(gap, timestamp=format_timestamp(at_ms))
 

@@ -50,6 +50,7 @@ class FileSink:
         calls: FileCalls | None = None,
         lock: bool = True,
         fence: Callable[[], None] | None = None,
+        on_close: Callable[[], None] | None = None,
     ) -> None:
         """
         Args:
@@ -57,6 +58,7 @@ class FileSink:
             gap_line: makes the `x_gap` line for a number of destroyed bytes, a cause and a time in ms.
             lock: take a flock on the file itself.
             fence: raises `WriterFenced` when the thread's lock is lost.
+            on_close: called when the file was let go of, perhaps more than once; it must not block.
         """
         self.path = path
         self.end_bytes = 0
@@ -64,6 +66,7 @@ class FileSink:
         self._calls = calls or FileCalls()
         self._file = LiveFile(path, self._calls, lock=lock)
         self._fence = fence
+        self._on_close = on_close
         self._gap_line = gap_line
         self.first_line = first_line
         self._needs_newline = False
@@ -442,6 +445,8 @@ class FileSink:
     def close(self) -> None:
         self.epoch += 1  # a sync that still hangs must place nothing any more
         self._file.close()
+        if self._on_close is not None:
+            self._on_close()
 
     def close_in_child(self) -> None:
         self._file.close()
