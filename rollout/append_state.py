@@ -19,7 +19,7 @@ from rollout.head import RolloutHead, find_head
 from rollout.lines import RECORD_BYTES_MAX, Break, LongLine, judge_line, split_lines_backward
 from rollout.notices import base_ordinal, meta_text
 from rollout.record import RolloutRecord
-from rollout.source import ByteSource, is_compressed, open_source
+from rollout.source import ByteSource, RolloutSource, is_compressed, open_source
 from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document
 
 __all__ = ["AppendState", "require_appendable", "scan_for_append"]
@@ -59,15 +59,15 @@ class AppendState(Struct, frozen=True, kw_only=True):
 
 
 def scan_for_append(
-    descriptor: int, path: str, *, record_bytes_max: int = RECORD_BYTES_MAX, block_bytes: int = BLOCK_BYTES
+    opened: RolloutSource, path: str, *, record_bytes_max: int = RECORD_BYTES_MAX, block_bytes: int = BLOCK_BYTES
 ) -> AppendState:
-    """Look at a regular file through a descriptor that is open for reading. FORMAT.md, Opening.
+    """Look at a rollout through a descriptor, or a binary file, that is open for reading. FORMAT.md, Opening.
 
     Raises:
         NotARollout: there is no whole line of a rollout in it, or it is compressed.
         RolloutUnreadable: the system refuses to read it.
     """
-    source = open_source(descriptor, name=path)
+    source = open_source(opened, name=path)
     require_appendable(source)
     scan = _Scan()
     head = find_head(source, record_bytes_max=record_bytes_max)

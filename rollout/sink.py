@@ -20,11 +20,17 @@ class SinkDisturbed(Exception):
 class Sink(Protocol):
     """One place. All methods but `sync_job`'s result are called by the writer's task alone."""
 
-    path: str
-    end_bytes: int
-    """Where the next byte will stand."""
-    epoch: int
-    """Grows with each healing: a sync that started before it says nothing about what stands now."""
+    @property
+    def path(self) -> str:
+        """What errors call it."""
+
+    @property
+    def end_bytes(self) -> int:
+        """Where the next byte will stand."""
+
+    @property
+    def epoch(self) -> int:
+        """Grows with each healing: a sync that started before it says nothing about what stands now."""
 
     @property
     def created(self) -> bool:
