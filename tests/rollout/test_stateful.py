@@ -64,9 +64,7 @@ from tests.rollout.stateful_model import (
 )
 from tests.rollout.written import unnumbered
 
-# Few by default: a failure that real threads bring about once in some thousand examples is still open
-# (docs/faults.md, Open), and must not stand in the way of everything else.
-EXAMPLES = int(os.environ.get("ROLLOUT_STATEFUL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("ROLLOUT_STATEFUL_EXAMPLES", "500"))
 STEPS = int(os.environ.get("ROLLOUT_STATEFUL_STEPS", "30"))
 
 _HANG_SECONDS = 20
