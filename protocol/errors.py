@@ -245,13 +245,21 @@ class ActiveWriter(RolloutError):
 
 
 class WriterFenced(RolloutError):
-    """This writer lost its lock to another one and must not write any more."""
+    """This writer lost its lock and must not write any more; `holder` names who has it now, if known."""
 
     code = "writer_fenced"
 
-    def __init__(self, *, path: PathText, reason: str, thread_id: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        path: PathText,
+        reason: str,
+        thread_id: str | None = None,
+        holder: WriterHolder | None = None,
+    ) -> None:
+        self.holder = holder or WriterHolder()
         super().__init__(
-            f"the writer of {_text(path)} lost its lock: {reason}",
+            f"the writer of {thread_id or _text(path)} lost its lock: {reason}",
             hint="Unwritten items were kept; replay them with: rollout repair --replay",
             path=path,
             thread_id=thread_id,
