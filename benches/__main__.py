@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start")
+BENCHES = ("writer", "codec", "read", "start", "store")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -54,6 +54,13 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
 
         return await read_rows(
             options.dir, rounds=rounds, file_bytes=1_000_000 if options.quick else 50_000_000
+        )
+    if options.bench == "store":
+        from benches.store import store_rows
+
+        churned, open_at_once, items = (200, 50, 2_000) if options.quick else (10_000, 1_000, 100_000)
+        return await store_rows(
+            options.dir, rounds=rounds, churned=churned, open_at_once=open_at_once, items=items
         )
     from benches.start import start_rows
 

@@ -84,7 +84,9 @@ class RecorderHandle:
 
 def _drop(core: Core, pid: int) -> None:
     """A handle was dropped while open. A finalizer may run anywhere: it only posts a request."""
-    if os.getpid() != pid:
+    from rollout.state import WriterState
+
+    if os.getpid() != pid or core.writer.state is WriterState.CLOSED:  # its store closed it
         return
     core.writer.close_soon()
     warnings.warn(

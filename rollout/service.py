@@ -21,6 +21,7 @@ import anyio.abc
 from aiofiles.os import wrap
 
 from rollout.executor import DaemonExecutor
+from rollout.lingering import Lingering
 
 __all__ = ["Served", "Service", "shared_service"]
 
@@ -49,6 +50,8 @@ class Service:
         self._pid = os.getpid()
         self._executor = DaemonExecutor(_SYNC_THREADS_MAX, f"{name}-sync")
         self._started = threading.Event()
+        self.lingering = Lingering(self)
+        """Wakes writers that nobody waits for."""
         self._writers: set[Served] = set()
         self._exiting = False
         self._thread = threading.Thread(target=anyio.run, args=(self._serve,), name=name, daemon=True)

@@ -12,16 +12,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from thread_store.errors import AmbiguousThread
     from thread_store.home import Home, StoredRollout
+    from thread_store.local_store import LocalThreadStore
+    from thread_store.store import ThreadStore
+    from thread_store.streams import EventStreams
+    from thread_store.thread import Thread, Turn
     from thread_store.transcript import Transcript, TranscriptEntry
 
-__all__ = ["AmbiguousThread", "Home", "StoredRollout", "Transcript", "TranscriptEntry"]
+__all__ = [
+    "AmbiguousThread",
+    "EventStreams",
+    "Home",
+    "LocalThreadStore",
+    "StoredRollout",
+    "Thread",
+    "ThreadStore",
+    "Transcript",
+    "TranscriptEntry",
+    "Turn",
+]
 
 _HOMES = {
     "AmbiguousThread": "thread_store.errors",
+    "EventStreams": "thread_store.streams",
     "Home": "thread_store.home",
+    "LocalThreadStore": "thread_store.local_store",
     "StoredRollout": "thread_store.home",
+    "Thread": "thread_store.thread",
+    "ThreadStore": "thread_store.store",
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
+    "Turn": "thread_store.thread",
 }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from protocol.errors import RolloutError
 
-__all__ = ["AmbiguousThread"]
+__all__ = ["AmbiguousThread", "StoreClosed", "ThreadsUnwritten"]
 
 NAMED_MAX = 5
 """How many of the matching ids the message lists."""
@@ -28,3 +29,28 @@ class AmbiguousThread(RolloutError, LookupError):
         super().__init__(message, hint="Give more characters")
         self.name = name
         self.matches = tuple(matches)
+
+
+class StoreClosed(RolloutError):
+    """The store was closed, was never entered, or belongs to the parent of this process."""
+
+    code = "store_closed"
+
+    def __init__(self, path: str | os.PathLike[str], reason: str = "is not open") -> None:
+        super().__init__(
+            f"the store of {os.fspath(path)} {reason}",
+            hint="Use it inside `async with LocalThreadStore(home) as store`",
+            path=path,
+        )
+        self.reason = reason
+
+
+class ThreadsUnwritten(RolloutError):
+    """The store was closed, and some threads could not write everything; `errors` tells of each by its id."""
+
+    code = "threads_unwritten"
+
+    def __init__(self, errors: Mapping[str, RolloutError], *, threads: int) -> None:
+        listed = "; ".join(f"{thread_id}: {error.message}" for thread_id, error in errors.items())
+        super().__init__(f"{len(errors)} of {threads} threads could not be closed with everything: {listed}")
+        self.errors = dict(errors)

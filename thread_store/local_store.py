@@ -1,0 +1,136 @@
+"""LocalThreadStore: the threads of one home, in files alone. No database is needed for the truth.
+
+Invariant: a caller's loop does no I/O: what blocks runs in a few threads of the store's own, and a
+cancelled caller only stops waiting for it. Whatever is still open when the store closes is drained, all
+threads at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self, TypeVar
+
+from protocol.meta import SessionMeta
+from rollout.config import RecorderConfig
+from rollout.executor import DaemonExecutor
+from thread_store.errors import StoreClosed
+from thread_store.home import Home
+from thread_store.local_threads import LocalThreads, OpenThread
+from thread_store.thread import Thread
+
+__all__ = ["LocalThreadStore"]
+
+_T = TypeVar("_T")
+
+_THREADS_MAX = 4
+"""For opening, reading and forking; syncs have threads of their own."""
+
+
+class LocalThreadStore:
+    """A home of threads. Used as `async with LocalThreadStore(home) as store`.
+
+    Every coroutine may be awaited from any loop or task, and several `asyncio.run` may use one store.
+    """
+
+    def __init__(
+        self,
+        home: str | os.PathLike[str] | None = None,
+        *,
+        config: RecorderConfig | None = None,
+        collect_git: bool = True,
+    ) -> None:
+        """
+        Args:
+            home: the folder, a home of Codex too; by default `ROLLOUT_HOME`, else
+                `$XDG_STATE_HOME/rollout`. It is made with the first thread.
+            config: for all threads that are given none.
+            collect_git: ask git about the folder of each new thread, for less than a second.
+        """
+        self.home = Home.resolve() if home is None else Home(home)
+        self._config = config or RecorderConfig()
+        self._collect_git = collect_git
+        self._threads: LocalThreads | None = None
+        self._executor = DaemonExecutor(_THREADS_MAX, "rollout-store-files")
+        self._closing: Future[None] | None = None
+        self._pid = os.getpid()
+
+    async def __aenter__(self) -> Self:
+        threads = LocalThreads(self.home)
+        await asyncio.wrap_future(self._executor.submit(threads.start))
+        self._threads = threads
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all threads that are open, at the same time, each within its `close_seconds`; then let go of
+        the home. It goes on if its caller is cancelled; a second call waits for the same end.
+
+        Raises:
+            ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
+        """
+        if self._closing is None:
+            self._closing = self._executor.submit(self._require_open().close)
+            self._executor.close()
+        await asyncio.shield(asyncio.wrap_future(self._closing))
+
+    def _require_open(self) -> LocalThreads:
+        if os.getpid() != self._pid:
+            raise StoreClosed(self.home.path, "belongs to the parent of this process")
+        if self._threads is None or self._closing is not None:
+            raise StoreClosed(self.home.path)
+        return self._threads
+
+    async def _run(self, job: Callable[[], _T]) -> _T:
+        """Run a blocking call in a thread of the store; cancelled, its outcome is dropped."""
+        return await asyncio.wrap_future(self._executor.submit(job))
+
+    async def create_thread(
+        self, meta: SessionMeta | None = None, *, config: RecorderConfig | None = None
+    ) -> Thread:
+        """Begin a thread; `SessionMeta(cwd=…)` is enough. Its file appears with the first record.
+
+        Cancelled, there is no thread.
+
+        Raises:
+            RolloutExists: there is a thread of that id already.
+            InvalidThreadId: `meta.id` is no UUID.
+            ActiveWriter: somebody holds the lock of that id.
+        """
+        threads = self._require_open()
+        return await self._hold(
+            lambda: threads.create(meta, config=config or self._config, collect_git=self._collect_git)
+        )
+
+    async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
+        """Append to a thread. Its lock is held until the thread is closed.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it, in this process too; the error names them.
+            NotARollout, RolloutUnreadable: its rollout can't be appended to.
+        """
+        threads = self._require_open()
+        return await self._hold(lambda: threads.open(thread_id, config=config or self._config))
+
+    async def _hold(self, make: Callable[[], OpenThread]) -> Thread:
+        opening = self._executor.submit(make)
+        try:
+            opened = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
+        return Thread(opened.core, opened.meta, opened.released)
+
+
+def _close_unwanted(opening: Future[OpenThread]) -> None:
+    """Nobody waits for the thread any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().core.writer.close_soon()

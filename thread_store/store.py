@@ -1,0 +1,116 @@
+"""What every store of threads can do, whatever it keeps them in.
+
+Invariant: the stores differ in where the bytes are and in who can reach them, never in what a call
+means; `thread_store.testing` holds each of them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from protocol.meta import SessionMeta
+    from rollout.config import RecorderConfig
+    from thread_store.fork_point import ForkPoint
+    from thread_store.history import ThreadHistory
+    from thread_store.thread import Thread
+
+__all__ = ["ForkMode", "ThreadStore"]
+
+ForkMode = Literal["copy", "reference"]
+"""`copy`: self-contained. `reference`: rests on the source's bytes, at any size at once."""
+
+
+class ThreadStore(Protocol):
+    """A store of threads, used as `async with`. Every coroutine may be awaited from any loop."""
+
+    async def create_thread(
+        self, meta: SessionMeta | None = None, *, config: RecorderConfig | None = None
+    ) -> Thread:
+        """Begin a thread. It is found by others from its first record on.
+
+        Raises:
+            RolloutExists: there is a thread of that id already.
+            InvalidThreadId: `meta.id` is no UUID.
+            ActiveWriter: somebody has begun it, and hasn't written yet.
+        """
+
+    async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
+        """Go on with a thread; nobody else can until it is closed.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it; the error names them.
+        """
+
+    async def create_subagent(
+        self,
+        parent: Thread,
+        *,
+        nickname: str | None = None,
+        role: str | None = None,
+        path: str | None = None,
+        meta: SessionMeta | None = None,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """Begin a thread for a sub-agent of `parent`, linked both ways: its meta names the parent, and the
+        parent records that it was started.
+
+        Args:
+            path: its place among the agents, `/root/reviewer`; by default below the parent's.
+            meta: what differs from the parent's: folder, model, instructions.
+        """
+
+    async def read_thread(self, thread_id: str) -> ThreadHistory:
+        """Read the whole history of a thread, without a lock.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+        """
+
+    async def fork_thread(
+        self,
+        thread_id: str,
+        *,
+        at: ForkPoint | None = None,
+        mode: ForkMode = "copy",
+        with_subagents: bool = False,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """Begin a new thread with the history of another one up to `at`, by default its end.
+
+        The source's bytes stay as they are, and what either writes later the other doesn't see.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ForkPointInvalid: it has no such point, or the point lies between a call and its result.
+        """
+
+    async def revert_thread(
+        self, thread_id: str, *, before_turn: int, config: RecorderConfig | None = None
+    ) -> Thread:
+        """Take a thread back to where it was before a turn (counted from 1), and open it. Nothing is erased.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            ForkPointInvalid: it has no such turn.
+        """
+
+    async def list_ids(self) -> Sequence[str]:
+        """The ids of all threads that have a record, newest first."""
+
+    async def aclose(self) -> None:
+        """Close all threads that are open, each within its `close_seconds`.
+
+        Raises:
+            ThreadsUnwritten: some could not write everything.
+        """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
