@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from protocol.errors import (
         ActiveWriter,
         ForkPointInvalid,
+        ForkRefused,
         InvalidLine,
         InvalidThreadId,
         ItemNotEncodable,
@@ -135,6 +136,7 @@ __all__ = [
     "FileChangeItem",
     "FilesItem",
     "ForkPointInvalid",
+    "ForkRefused",
     "FunctionCall",
     "FunctionCallOutput",
     "GapItem",
@@ -224,7 +226,7 @@ _NAMES = {
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
     "document": "place_document upcast_document",
     "errors": (
-        "ActiveWriter ForkPointInvalid InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
+        "ActiveWriter ForkPointInvalid ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
         "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
         "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
         "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"

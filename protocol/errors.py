@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "ActiveWriter",
     "ForkPointInvalid",
+    "ForkRefused",
     "InvalidLine",
     "InvalidThreadId",
     "ItemNotEncodable",
@@ -172,9 +173,39 @@ class ThreadNotFound(RolloutError, LookupError):
 
 
 class ForkPointInvalid(RolloutError, ValueError):
-    """The thread can't be forked there."""
+    """The thread can't be forked there.
+
+    If that is because a call's result stands behind the point, `call_id` names the call, and
+    `nearest` are the nearest points before and behind it that are possible (fewer where there is none).
+    """
 
     code = "fork_point_invalid"
+
+    def __init__(
+        self,
+        point: str,
+        reason: str,
+        *,
+        hint: str = "",
+        path: PathText | None = None,
+        call_id: str | None = None,
+        nearest: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(f"the point {point} can't be taken: {reason}", hint=hint, path=path)
+        self.point = point
+        self.reason = reason
+        self.call_id = call_id
+        self.nearest = tuple(nearest)
+
+
+class ForkRefused(RolloutError):
+    """The thread can't be forked in this way, whatever the point; nothing was made."""
+
+    code = "fork_refused"
+
+    def __init__(self, *, path: PathText, reason: str, hint: str = "") -> None:
+        super().__init__(f"{_text(path)} can't be forked: {reason}", hint=hint, path=path)
+        self.reason = reason
 
 
 class ThreadReferenced(RolloutError):

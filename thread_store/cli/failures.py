@@ -45,6 +45,7 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.WriterFenced, ExitCode.BUSY),
     (errors.ResumeRefused, ExitCode.REFUSED),
     (errors.ThreadReferenced, ExitCode.REFUSED),
+    (errors.ForkRefused, ExitCode.REFUSED),
     (errors.RolloutExists, ExitCode.REFUSED),
     (errors.InvalidThreadId, ExitCode.USAGE),
     (errors.ItemNotEncodable, ExitCode.USAGE),
