@@ -104,6 +104,8 @@ class SessionMeta(RolloutItem, kw_only=True):
     git: GitInfo | None = None
     x_task: Any = None
     """The contract that the agent was given: prompt, limits, base commit."""
+    x_takeover: Any = None
+    """Why the thread goes on in this rollout: its lock was taken by force. Who held it, and when that was."""
     x_pad: str | None = None
     """Padding, so that copied records keep their place in a block."""
 

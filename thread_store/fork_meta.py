@@ -26,7 +26,7 @@ ALIGNMENT_BYTES = 4096
 """Blocks of a file system are as long, or a part of it, nearly everywhere."""
 
 _NOT_INHERITED = frozenset(
-    {"history_base", "x_pad", "forked_from_id", "forked_from_ordinal_exclusive", "session_id"}
+    {"history_base", "x_pad", "x_takeover", "forked_from_id", "forked_from_ordinal_exclusive", "session_id"}
     | {"parent_thread_id", "agent_nickname", "agent_role", "agent_path", "context_window"}
 )
 _PAD_KEY_BYTES = len(b',"x_pad":""')
@@ -71,10 +71,16 @@ def fork_payload(
 
 
 def revert_payload(
-    origin: MetaOrigin, *, thread_id: str, end_ordinal: int, base: HistoryBase
+    origin: MetaOrigin,
+    *,
+    thread_id: str,
+    end_ordinal: int,
+    base: HistoryBase,
+    changes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The meta of the same thread in a new rollout."""
-    payload = {key: value for key, value in origin.payload.items() if key != "x_pad"}
+    payload = {key: value for key, value in origin.payload.items() if key not in ("x_pad", "x_takeover")}
+    payload.update(changes)
     forked_at = origin.meta.forked_from_ordinal_exclusive
     if forked_at is not None:
         payload["forked_from_ordinal_exclusive"] = min(forked_at, end_ordinal)

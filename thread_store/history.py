@@ -11,12 +11,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from protocol.errors import NotARollout
 from protocol.items import RolloutItem
-from protocol.meta import SessionMeta
+from protocol.meta import SessionMeta, decode_meta
+from rollout.reader import read_rollout
 from rollout.record import RolloutRecord
-from thread_store.lineage import BaseProblem
+from rollout.source import RolloutSource
+from thread_store.home import Home
+from thread_store.lineage import BaseProblem, Lineage
 
-__all__ = ["LateBytes", "ThreadHistory"]
+__all__ = ["LateBytes", "ThreadHistory", "find_late_bytes", "read_history", "read_records"]
 
 
 class LateBytes(Struct, frozen=True):
@@ -52,3 +56,52 @@ class ThreadHistory(Struct, frozen=True, kw_only=True):
         for record in self.records:
             if record.line is not None and record.line.type not in ("session_meta", "x_writer"):
                 yield record.line.item()
+
+
+def read_history(path: str | os.PathLike[str], home: Home) -> ThreadHistory:
+    """Read a rollout and everything that it rests on.
+
+    A rollout without a header, or of an older format, is read by itself.
+
+    Raises:
+        ThreadNotFound, NotARollout, RolloutUnreadable: the rollout can't be read.
+    """
+    try:
+        lineage = Lineage.resolve(path, home)
+    except NotARollout:
+        return read_records(path, path=os.fspath(path))
+    with lineage.own.open() as file:
+        meta, own = file.meta, file.meta_record
+    return ThreadHistory(
+        thread_id=str(lineage.own.thread_id),
+        meta=meta,
+        records=[own, *(each.record for each in lineage.forward())],
+        rollouts=tuple(segment.path for segment in lineage.segments),
+        problem=lineage.problem,
+        late=tuple(find_late_bytes(lineage)),
+    )
+
+
+def read_records(source: RolloutSource, *, path: str) -> ThreadHistory:
+    """Read one rollout by itself.
+
+    Raises:
+        NotARollout: there is no record in it.
+    """
+    reader = read_rollout(source)
+    records = list(reader)
+    if not any(record.line is not None for record in records):
+        raise NotARollout(path=path, reason="there is no whole line in it")
+    line = None if reader.meta_record is None else reader.meta_record.line
+    meta = SessionMeta(id=reader.thread_id, cwd="") if line is None else decode_meta(line.payload)
+    return ThreadHistory(thread_id=reader.thread_id or "", meta=meta, records=records, rollouts=(path,))
+
+
+def find_late_bytes(lineage: Lineage) -> Iterator[LateBytes]:
+    """What stands behind the point at which a lock was taken over, in the file of whoever had it before."""
+    for base, segment in zip(lineage.segments, lineage.segments[1:], strict=False):
+        if base.size <= base.end:
+            continue
+        with segment.open() as file:
+            if file.meta.x_takeover is not None:
+                yield LateBytes(base.path, base.end, base.size - base.end)

@@ -14,13 +14,18 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, TypeVar
 
+from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
 from rollout.executor import DaemonExecutor
 from thread_store.errors import StoreClosed
+from thread_store.fork import ForkMode
+from thread_store.fork_point import ForkPoint
+from thread_store.history import ThreadHistory
 from thread_store.home import Home
-from thread_store.local_threads import LocalThreads, OpenThread
-from thread_store.thread import Thread
+from thread_store.local_threads import LocalThreads
+from thread_store.subagents import activity, subagent_meta
+from thread_store.thread import OpenThread, Thread
 
 __all__ = ["LocalThreadStore"]
 
@@ -120,6 +125,110 @@ class LocalThreadStore:
         threads = self._require_open()
         return await self._hold(lambda: threads.open(thread_id, config=config or self._config))
 
+    async def create_subagent(
+        self,
+        parent: Thread,
+        *,
+        nickname: str | None = None,
+        role: str | None = None,
+        path: str | None = None,
+        meta: SessionMeta | None = None,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """Begin a thread for a sub-agent of `parent`, linked both ways: its meta names the parent, and the
+        parent records that it was started.
+
+        Args:
+            path: its place among the agents, `/root/reviewer`; by default below the parent's.
+            meta: what differs from the parent's: folder, model, instructions.
+
+        Raises:
+            As `create_thread`; and as `record_nowait` of the parent, in which case there is no sub-agent.
+        """
+        own = subagent_meta(parent.meta, nickname=nickname, role=role, path=path, changes=meta)
+        child = await self.create_thread(own, config=config)
+        try:
+            parent.record_nowait(activity(own, "started"))
+        except RolloutError:
+            child.discard()
+            raise
+        return child
+
+    async def read_thread(self, thread_id: str) -> ThreadHistory:
+        """Read the whole history of a thread, without a lock: its own records and those it rests on.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            NotARollout, RolloutUnreadable: its rollout can't be read.
+        """
+        threads = self._require_open()
+        return await self._run(lambda: threads.read(thread_id))
+
+    async def fork_thread(
+        self,
+        thread_id: str,
+        *,
+        at: ForkPoint | None = None,
+        mode: ForkMode = "copy",
+        with_subagents: bool = False,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """Begin a new thread with the history of another one up to `at`, by default its end.
+
+        `copy` is self-contained; `reference` rests on the source's bytes and takes the same time at any
+        size. Needs no lock of the source, whose bytes stay as they are. `with_subagents`: its sub-agents are
+        forked too. On return the fork is on stable storage.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ForkPointInvalid: it has no such point, or the point lies between a call and its result.
+            ForkRefused: it can't be forked in this mode.
+            NotARollout, RolloutUnreadable, RolloutWriteError: the system refuses; nothing was made.
+        """
+        threads = self._require_open()
+        return await self._hold(
+            lambda: threads.fork(
+                thread_id,
+                at=at,
+                mode=mode,
+                with_subagents=with_subagents,
+                config=config or self._config,
+            )
+        )
+
+    async def revert_thread(
+        self, thread_id: str, *, before_turn: int, config: RecorderConfig | None = None
+    ) -> Thread:
+        """Take a thread back to where it was before a turn (counted from 1), and open it. Nothing is erased:
+        it goes on in a new rollout, and a legacy one records how many turns don't count any more.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            ForkPointInvalid: it has no such turn.
+            ForkRefused, RolloutWriteError: the system refuses; nothing was changed.
+        """
+        threads = self._require_open()
+        point = ForkPoint.before_turn(before_turn)
+        return await self._hold(lambda: threads.revert(thread_id, point=point, config=config or self._config))
+
+    async def take_over_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
+        """Take a thread from a writer that hangs, by force, and open it.
+
+        The old writer is not stopped. It finds out at its next check (`WriterFenced`), and sets aside what it
+        had not written; what it writes until then is no part of the thread (`ThreadHistory.late`).
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: it can't go on elsewhere.
+        """
+        threads = self._require_open()
+        return await self._hold(lambda: threads.take_over(thread_id, config=config or self._config)[0])
+
+    async def list_ids(self) -> list[str]:
+        """The ids of all threads that have a record, newest first; archived ones too."""
+        threads = self._require_open()
+        return await self._run(lambda: [*threads.home.current_rollouts()])
+
     async def _hold(self, make: Callable[[], OpenThread]) -> Thread:
         opening = self._executor.submit(make)
         try:
@@ -127,7 +236,7 @@ class LocalThreadStore:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unwanted)
             raise
-        return Thread(opened.core, opened.meta, opened.released)
+        return Thread(opened)
 
 
 def _close_unwanted(opening: Future[OpenThread]) -> None:

@@ -8,9 +8,10 @@ reverted so; a legacy one drops turns by a `thread_rolled_back` record in its ow
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
@@ -49,6 +50,7 @@ def make_revert(
     home: Home,
     point: ForkPoint,
     created: datetime | None = None,
+    meta_changes: Mapping[str, Any] | None = None,
     coordination: AbstractContextManager[object] | None = None,
     calls: ForkCalls | None = None,
 ) -> Revert:
@@ -82,7 +84,13 @@ def make_revert(
         rollout_id=next_rollout_id(_rollout_ids(home, thread_id)),
     )
     target = os.path.join(home.path, name.folder, name.text)
-    payload = revert_payload(origin, thread_id=thread_id, end_ordinal=base.end_ordinal_exclusive, base=base)
+    payload = revert_payload(
+        origin,
+        thread_id=thread_id,
+        end_ordinal=base.end_ordinal_exclusive,
+        base=base,
+        changes=meta_changes or {},
+    )
     make_reference(target, payload, base, border, lineage, calls=calls, coordination=coordination)
     return Revert(
         path=target, thread_id=thread_id, rollout_id=name.rollout_id or "", border=border, base=base

@@ -120,10 +120,10 @@ def _said(text: str) -> RolloutItem:
 def _texts(history: ThreadHistory) -> list[str]:
     """The texts of all messages on the model's track."""
     return [
-        part.text  # type: ignore[attr-defined]
+        part.text
         for item in history.items()
         if item.record_type == "response_item" and type(item).__struct_config__.tag == "message"
-        for part in item.content  # type: ignore[attr-defined]
+        for part in item.content  # type: ignore[attr-defined]  # so it is for a message
     ]
 
 
@@ -194,7 +194,7 @@ async def thread_that_never_spoke_does_not_exist(store: ThreadStore) -> None:
 @_check
 async def threads_are_listed_newest_first(store: ThreadStore) -> None:
     """Their ids, each once, however often they were opened."""
-    ids = []
+    ids: list[str] = []
     for number in range(3):
         thread = await _begin(store, str(number))
         await thread.aclose()
@@ -268,7 +268,8 @@ async def turn_is_ended_however_its_body_ends(store: ThreadStore) -> None:
         if type(item).__struct_config__.tag in ("task_started", "task_complete", "turn_aborted")
     ]
     begun = ("task_started", False)
-    expected = [begun, ("task_complete", False), begun, ("task_complete", True), begun, ("turn_aborted", False)]
+    expected = [begun, ("task_complete", False), begun, ("task_complete", True)]
+    expected += [begun, ("turn_aborted", False)]
     _expect_equal(ends, expected, "how the turns began and ended")
 
 
@@ -443,8 +444,8 @@ async def fork_point_is_never_between_a_call_and_its_result(store: ThreadStore) 
     thread.record_nowait(_said("behind"))
     thread.record_nowait(ResponseItem.function_call(name="make", arguments={}, call_id="c2"))
     await thread.aclose()
-    records = (await store.read_thread(thread.thread_id)).records
-    ordinals = [each.line.ordinal for each in records if each.line is not None and each.line.ordinal is not None]
+    lines = [record.line for record in (await store.read_thread(thread.thread_id)).records]
+    ordinals = [line.ordinal for line in lines if line is not None and line.ordinal is not None]
     inside = ordinals[-3]
     for point in (ForkPoint.before_ordinal(inside), ForkPoint.before_ordinal(10**9), ForkPoint.turn(99)):
         forking = store.fork_thread(thread.thread_id, at=point)

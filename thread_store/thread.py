@@ -12,7 +12,7 @@ import concurrent.futures
 import logging
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from protocol import tracks
 from protocol.errors import PendingQueueFull, RolloutError
@@ -27,12 +27,21 @@ if TYPE_CHECKING:
     from protocol.meta import SessionMeta
     from rollout.core import Core
 
-__all__ = ["Thread", "Turn"]
+__all__ = ["OpenThread", "Thread", "Turn"]
 
 _log = logging.getLogger("thread_store")
 
 _RELEASE_SECONDS_MAX = 5.0
 """A lock is not waited for longer: while a disk hangs, its writer's lock stays, and so it should."""
+
+
+class OpenThread(NamedTuple):
+    """What stands behind the handle of an open thread."""
+
+    core: Core
+    meta: SessionMeta
+    released: concurrent.futures.Future[None]
+    """Done when its lock is free."""
 
 
 class Thread(RolloutRecorder):
@@ -41,10 +50,10 @@ class Thread(RolloutRecorder):
     Everything a `RolloutRecorder` does, and turns.
     """
 
-    def __init__(self, core: Core, meta: SessionMeta, released: concurrent.futures.Future[None]) -> None:
-        super().__init__(core)
-        self._meta = meta
-        self._released = released
+    def __init__(self, opened: OpenThread) -> None:
+        super().__init__(opened.core)
+        self._meta = opened.meta
+        self._released = opened.released
 
     @property
     def meta(self) -> SessionMeta:

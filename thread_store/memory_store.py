@@ -1,0 +1,298 @@
+"""MemoryThreadStore: threads that leave nothing on disk, for tests and for agents without a past.
+
+Invariant: it keeps the very bytes that files would hold, written by the same queue and writer; they live
+as long as the store object, and one process has them to itself. Every thread holds its whole
+history: a fork is a copy in either mode, a revert keeps the beginning.
+
+Where a fork or a revert ends is found by the code that finds it in files, in a folder of temporary files
+that is gone when it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec import structs
+
+from protocol.errors import (
+    ActiveWriter,
+    ForkPointInvalid,
+    RolloutError,
+    RolloutExists,
+    ThreadNotFound,
+    WriterHolder,
+)
+from protocol.ids import ThreadId
+from protocol.meta import SessionMeta
+from protocol.timestamps import format_timestamp, now_ms
+from rollout.append_state import scan_for_append
+from rollout.barrier import Barrier, Goal, Receipt
+from rollout.config import RecorderConfig
+from rollout.core import begin_core, continue_core
+from rollout.service import Service
+from thread_store.borders import resolve_border
+from thread_store.errors import StoreClosed, ThreadsUnwritten
+from thread_store.fork import ForkMode, make_fork
+from thread_store.fork_point import ForkPoint
+from thread_store.fork_tree import fork_tree
+from thread_store.history import ThreadHistory, read_records
+from thread_store.home import Home
+from thread_store.lineage import Lineage
+from thread_store.memory_sink import MemorySink
+from thread_store.subagents import activity, subagent_meta
+from thread_store.thread import OpenThread, Thread
+
+__all__ = ["MemoryThreadStore"]
+
+
+class MemoryThreadStore:
+    """As `ThreadStore` has it. Used as `async with MemoryThreadStore() as store`.
+
+    Closed and entered again, it has its threads still.
+    """
+
+    def __init__(self, *, config: RecorderConfig | None = None) -> None:
+        self._config = config or RecorderConfig()
+        self._contents: dict[ThreadId, bytearray] = {}
+        """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
+        self._open: dict[ThreadId, OpenThread] = {}
+        self._service: Service | None = None
+
+    async def __aenter__(self) -> Self:
+        self._service = await asyncio.to_thread(Service("rollout-memory").start)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close all threads that are open. A second call does nothing.
+
+        Raises:
+            ThreadsUnwritten: a bug kept some from writing everything.
+        """
+        service, self._service = self._service, None
+        if service is None:
+            return
+        opened = dict(self._open)
+        outcomes = await asyncio.gather(
+            *(_wait_for(each, Goal.CLOSE) for each in opened.values()), return_exceptions=True
+        )
+        service.stop()
+        failed = zip(opened, outcomes, strict=True)
+        errors = {str(thread_id): each for thread_id, each in failed if isinstance(each, RolloutError)}
+        if errors:
+            raise ThreadsUnwritten(errors, threads=len(opened))
+
+    async def create_thread(
+        self, meta: SessionMeta | None = None, *, config: RecorderConfig | None = None
+    ) -> Thread:
+        """As `ThreadStore.create_thread`."""
+        service = self._require_open()
+        meta = meta or SessionMeta(cwd=os.getcwd())
+        thread_id = ThreadId.new() if meta.id is None else ThreadId.parse(meta.id)
+        self._require_free(thread_id)
+        if self._contents.get(thread_id):
+            raise RolloutExists(path=_name(thread_id), reason="the store has it already")
+        content = self._contents[thread_id] = bytearray()
+        released: Future[None] = Future()
+        core = begin_core(
+            _name(thread_id),
+            structs.replace(meta, id=str(thread_id)),
+            config=config or self._config,
+            service=service,
+            make_sink=lambda _: self._sink(thread_id, content, released),
+            keep=_keep_nowhere,
+        )
+        return self._hold(thread_id, OpenThread(core, core.meta or meta, released))
+
+    async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
+        """As `ThreadStore.open_thread`."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        self._require_free(wanted)
+        return self._continue(wanted, self._content_of(wanted), config)
+
+    def _continue(self, thread_id: ThreadId, content: bytearray, config: RecorderConfig | None) -> Thread:
+        released: Future[None] = Future()
+        found = scan_for_append(io.BytesIO(content), _name(thread_id))
+        core = continue_core(
+            _name(thread_id),
+            found,
+            self._sink(thread_id, content, released),
+            config=config or self._config,
+            service=self._require_open(),
+            keep=_keep_nowhere,
+        )
+        return self._hold(thread_id, OpenThread(core, self._read(thread_id).meta, released))
+
+    def _sink(self, thread_id: ThreadId, content: bytearray, released: Future[None]) -> MemorySink:
+        def on_close() -> None:
+            if not released.done():
+                self._open.pop(thread_id, None)
+                if not content:
+                    self._contents.pop(thread_id, None)
+                released.set_result(None)
+
+        return MemorySink(_name(thread_id), content, on_close=on_close)
+
+    def _hold(self, thread_id: ThreadId, opened: OpenThread) -> Thread:
+        self._open[thread_id] = opened
+        return Thread(opened)
+
+    async def create_subagent(
+        self,
+        parent: Thread,
+        *,
+        nickname: str | None = None,
+        role: str | None = None,
+        path: str | None = None,
+        meta: SessionMeta | None = None,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """As `ThreadStore.create_subagent`."""
+        own = subagent_meta(parent.meta, nickname=nickname, role=role, path=path, changes=meta)
+        child = await self.create_thread(own, config=config)
+        try:
+            parent.record_nowait(activity(own, "started"))
+        except RolloutError:
+            child.discard()
+            raise
+        return child
+
+    async def read_thread(self, thread_id: str) -> ThreadHistory:
+        """As `ThreadStore.read_thread`."""
+        self._require_open()
+        return self._read(ThreadId.parse(thread_id))
+
+    def _read(self, thread_id: ThreadId) -> ThreadHistory:
+        return read_records(io.BytesIO(self._content_of(thread_id)), path=_name(thread_id))
+
+    async def fork_thread(
+        self,
+        thread_id: str,
+        *,
+        at: ForkPoint | None = None,
+        mode: ForkMode = "copy",
+        with_subagents: bool = False,
+        config: RecorderConfig | None = None,
+    ) -> Thread:
+        """As `ThreadStore.fork_thread`; `mode` makes no difference here."""
+        self._require_open()
+        source, child = ThreadId.parse(thread_id), ThreadId.new()
+        writing = self._open.get(source)
+        if writing is not None:
+            await _wait_for(writing, Goal.FLUSH)
+            if not self._contents[source]:
+                return await self._fork_unwritten(writing, at, config)
+        self._content_of(source)
+        threads = dict(self._contents) if with_subagents else {source: self._contents[source]}
+        made = await asyncio.to_thread(_fork_in_files, threads, source, child, at, with_subagents)
+        self._contents.update(made)
+        return self._continue(child, self._contents[child], config)
+
+    async def _fork_unwritten(
+        self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig | None
+    ) -> Thread:
+        if at not in (None, ForkPoint.end(), ForkPoint.turn(0)):
+            raise ForkPointInvalid(str(at), "the thread has no record yet", path=source.core.path)
+        meta = structs.replace(source.meta, id=None, timestamp=None, forked_from_id=source.core.thread_id)
+        return await self.create_thread(meta, config=config)
+
+    async def revert_thread(
+        self, thread_id: str, *, before_turn: int, config: RecorderConfig | None = None
+    ) -> Thread:
+        """As `ThreadStore.revert_thread`."""
+        self._require_open()
+        wanted, point = ThreadId.parse(thread_id), ForkPoint.before_turn(before_turn)
+        self._require_free(wanted)
+        content = self._content_of(wanted)
+        end = await asyncio.to_thread(_find_border, wanted, content, point)
+        self._require_free(wanted)
+        self._contents[wanted] = bytearray(content[:end])
+        return self._continue(wanted, self._contents[wanted], config)
+
+    async def list_ids(self) -> list[str]:
+        """As `ThreadStore.list_ids`."""
+        self._require_open()
+        return [thread_id for thread_id, content in reversed(self._contents.items()) if content]
+
+    def _content_of(self, thread_id: ThreadId) -> bytearray:
+        content = self._contents.get(thread_id)
+        if not content:
+            raise ThreadNotFound(thread_id)
+        return content
+
+    def _require_open(self) -> Service:
+        if self._service is None:
+            raise StoreClosed("memory")
+        return self._service
+
+    def _require_free(self, thread_id: ThreadId) -> None:
+        if thread_id in self._open:
+            holder = WriterHolder(os.getpid(), os.uname().nodename, since=format_timestamp(now_ms()))
+            raise ActiveWriter(path=_name(thread_id), holder=holder, thread_id=thread_id)
+
+
+async def _wait_for(opened: OpenThread, goal: Goal) -> Receipt:
+    barrier = Barrier(goal, loop=asyncio.get_running_loop())
+    opened.core.writer.request(barrier)
+    return await barrier.wait()
+
+
+def _name(thread_id: ThreadId) -> str:
+    return f"memory:{thread_id}"
+
+
+def _keep_nowhere(path: str, thread_id: str, lines: list[bytes], offset_bytes: int, items: int) -> str | None:
+    """The error carries the lines."""
+    return None
+
+
+# In files
+
+
+@contextmanager
+def _files_of(threads: Mapping[ThreadId, bytearray]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
+    """A home with these threads, for as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
+        home, created = Home(folder), datetime.now()
+        paths = {thread_id: home.new_rollout_path(thread_id, created=created) for thread_id in threads}
+        for thread_id, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(threads[thread_id])
+        yield home, paths
+
+
+def _fork_in_files(
+    threads: Mapping[ThreadId, bytearray],
+    source: ThreadId,
+    child: ThreadId,
+    at: ForkPoint | None,
+    with_subagents: bool,
+) -> dict[ThreadId, bytearray]:
+    """The new threads."""
+    with _files_of(threads) as (home, paths):
+        if with_subagents:
+            made = fork_tree(source, home=home, thread_id=child, point=at)
+        else:
+            target = home.new_rollout_path(child)
+            made = [make_fork(paths[source], target, thread_id=child, home=home, point=at)]
+        return {ThreadId.parse(fork.thread_id): bytearray(Path(fork.path).read_bytes()) for fork in made}
+
+
+def _find_border(thread_id: ThreadId, content: bytearray, point: ForkPoint) -> int:
+    with _files_of({thread_id: content}) as (home, paths):
+        return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset
