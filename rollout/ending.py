@@ -1,12 +1,14 @@
 """How a writer ended, and what its callers are told then. No I/O.
 
 Invariant: every caller gets an error of its own, made from the one reason for the end: a bug,
-a lock that was lost, a deadline that passed, or a plain close.
+a lock that was lost, a deadline that passed, or a plain close. Nobody who waits for the end is
+forgotten, also who asks after it.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable
 
 from protocol.errors import RecorderClosed, RolloutError, RolloutWriteError, WriterFenced
 from rollout.barrier import Barrier, Goal, Receipt, answer_all
@@ -36,6 +38,13 @@ class Ending:
         self.error: RolloutError | None = None
         """What `aclose()` raises."""
         self._path = path
+        self._closers: list[Barrier] = []
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def drains(self) -> bool:
+        """Whether what is pending is still to be written: nobody discards, and the lock is held."""
+        return not self.discarding and self.fenced is None
 
     def why(self) -> RolloutError:
         """The error of a call that came too late."""
@@ -53,6 +62,21 @@ class Ending:
             return RecorderClosed(path=self._path, reason="closed here: it belongs to the parent process")
         return RecorderClosed(path=self._path, reason="discarded" if self.discarding else "closed")
 
+    # Who waits for it
+
+    def await_end(self, closers: Iterable[Barrier]) -> None:
+        """These asked to close; they are answered at the end."""
+        self._closers += closers
+
+    def call_at_end(self, callback: Callable[[], None]) -> None:
+        """Somebody who can't wait is called instead; from any thread."""
+        self._callbacks.append(callback)
+
+    def answer_all(self, left_over: Iterable[Barrier], receipt: Receipt) -> None:
+        """The end: answer who asked to close, and the barriers that are left over."""
+        for barrier in (*left_over, *self._closers):
+            self.answer(barrier, receipt)
+
     def answer(self, barrier: Barrier, receipt: Receipt) -> None:
         """Answer a barrier that is left over; `receipt` for who only waits for the end."""
         if barrier.goal is Goal.CLOSE and (self.forked or (self.bug is None and self.error is None)):
@@ -62,3 +86,8 @@ class Ending:
         else:
             barrier.error = self.why()
         answer_all([barrier])
+
+    def call_back(self) -> None:
+        """Call who asked for it; again whenever somebody asked after the end."""
+        while self._callbacks:
+            self._callbacks.pop()()

@@ -9,21 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rollout.barrier import Barrier, Receipt, answer_all
+from rollout.progress import Covered
 
-__all__ = ["Covered", "SyncRun"]
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
-    """What stood when the sync was started: it covers no more than that."""
-
-    stream: int
-    items: int
-    offset_bytes: int
-    epoch: int
+__all__ = ["SyncRun"]
 
 
 class SyncRun:

@@ -31,7 +31,9 @@ from rollout.barrier import Barrier, BarrierQueue, Goal
 from rollout.file_sink import FileSink
 from rollout.live_file import LiveFile
 from rollout.pending import Pending
+from rollout.progress import Progress
 from rollout.reconcile import Standing
+from rollout.salvage import Salvage, Salvaged
 from rollout.service import Service
 from rollout.sync_run import SyncRun
 from rollout.syscalls import FileCalls
@@ -300,7 +302,8 @@ def flush_waits_for_the_sync() -> None:
 
     def make(honest: Any) -> Any:
         def answer(self: Writer) -> None:
-            if self._sync is None or self._sync.is_over():
+            run = self._syncing._run
+            if run is None or run.is_over():
                 honest(self)
 
         return answer
@@ -526,7 +529,7 @@ def file_made_before_the_first_item() -> None:
         def assemble(*given: Any, **named: Any) -> Any:
             made = honest(*given, **named)
             made.pending.append_header()
-            made.writer.wake(True)
+            made.pending.wake(True)
             return made
 
         return assemble
@@ -642,16 +645,7 @@ def lock_not_given_back_by_an_interrupt() -> None:
 def record_that_waits_spins() -> None:
     """It asks again and again whether there is room now."""
 
-    def make(honest: Any) -> Any:
-        def is_met(self: Writer, goal: Goal, target: int) -> bool:
-            if goal is Goal.ROOM:
-                waiting = self._pending.accepted_bytes - self._backlog.durable
-                return waiting <= self._config.pending_bytes_max // 2
-            return bool(honest(self, goal, target))
-
-        return is_met
-
-    wrap(Writer, "_is_met", make)
+    wrap(Progress, "_has_room", lambda honest: lambda self, durable_min: honest(self, 0))
 
 
 # Answers and ends
@@ -694,17 +688,17 @@ def bug_answers_nobody() -> None:
 @mutant
 def bug_takes_the_items_with_it() -> None:
     """The writer died, and so did what it was given."""
-    plant(Writer, "_keep_after_bug", lambda self: None)
+    plant(Salvage, "run_now", lambda self: None)
 
 
 @mutant
 def close_does_not_sync() -> None:
     """What was written is taken for safe."""
 
-    def is_drained(self: Writer) -> bool:
+    def is_drained(self: Progress) -> bool:
         return self._backlog.written >= self._pending.accepted_bytes
 
-    plant(Writer, "_is_drained", is_drained)
+    plant(Progress, "is_drained", property(is_drained))
 
 
 @mutant
@@ -721,11 +715,11 @@ def deadline_begins_when_the_disk_answers() -> None:
         if barrier.goal is not Goal.CLOSE:
             honest(self, barrier)
         else:
-            barrier.target, barrier.items = self._pending.position()
+            self._progress.aim(barrier)
             if self._barriers.leave(barrier):
-                self.wake(now=True)
+                self._alarm.wake(True)
             else:
-                self._answer_closed(barrier)
+                self._ending.answer(barrier, self._progress.receipt)
 
     honest = Writer.request
     plant(Writer, "request", request)
@@ -735,10 +729,10 @@ def deadline_begins_when_the_disk_answers() -> None:
 def unwritten_items_dropped() -> None:
     """The time to close is over: what was not written is gone."""
 
-    async def keep_rest(self: Writer) -> tuple[str | None, bytes]:
-        return None, b""
+    async def run(self: Salvage, *, seconds_max: float) -> Salvaged:
+        return Salvaged([], self._progress.pending_items, None)
 
-    plant(Writer, "_keep_rest", keep_rest)
+    plant(Salvage, "run", run)
 
 
 @mutant

@@ -17,9 +17,9 @@ from rollout.backlog import Backlog, Chunk
 from rollout.barrier import Barrier, BarrierQueue, Goal, Receipt, answer_all
 from rollout.file_sink import FileSink
 from rollout.mended_file import MendedFile
+from rollout.salvage import Salvage, Salvaged
 from rollout.syscalls import FileCalls
 from rollout.unwritten import Unwritten
-from rollout.writer import Writer
 
 __all__ = ["MUTANTS", "VARIABLE", "plant_from_environment"]
 
@@ -237,10 +237,10 @@ def _unwritten_not_synced() -> None:
 def _unwritten_thrown_away() -> None:
     """What could not be written by the end is dropped."""
 
-    async def keep_rest(self: Writer) -> tuple[str | None, bytes]:
-        return None, b""
+    async def run(self: Salvage, *, seconds_max: float) -> Salvaged:
+        return Salvaged([], self._progress.pending_items, None)
 
-    _replace(Writer, "_keep_rest", keep_rest)
+    _replace(Salvage, "run", run)
 
 
 @_mutant

@@ -897,7 +897,7 @@ if how == "sync":
     FileCalls.datasync = slow
     threading.Thread(target=recorder.sync).start()
     import time
-    while recorder._core.writer._sync is None:
+    while not recorder._core.writer._syncing.under_way:
         time.sleep(0.001)
 recorder.record_nowait(ResponseItem.message("user", "pending"))
 reader, writer = os.pipe()

@@ -1,0 +1,62 @@
+"""The alarm of one task on the service loop: anybody rings it, the task sleeps until it rings.
+
+Invariant: no ring is lost. Whatever was left before a ring is there for the task when it wakes,
+and a ring while the task works ends its next sleep at once. One call into the loop at a time is
+under way, however many callers there are.
+"""
+
+from __future__ import annotations
+
+import anyio
+
+from rollout.service import Service
+from rollout.timers import Timers
+
+__all__ = ["Alarm"]
+
+
+class Alarm:
+    """`wake` may be called from any thread, also from a finalizer; the rest on the service loop only."""
+
+    def __init__(self, service: Service, timers: Timers, *, linger_seconds: float) -> None:
+        self._service = service
+        self._timers = timers
+        self._linger_seconds = linger_seconds
+        self._event = anyio.Event()
+        self._rung = False
+        self._posted = False
+        """A call into the loop is under way: what it will find was left before."""
+        self._hurry = False
+
+    def wake(self, now: bool) -> None:
+        """Something was left: come at once, or within `linger_seconds`."""
+        if now:
+            self._hurry = True
+        if not self._posted:
+            self._posted = True
+            try:
+                self._service.call(self._called)
+            except BaseException:  # Ctrl-C: the next one must not rely on this call
+                self._posted = False
+                raise
+
+    def _called(self) -> None:
+        self._posted = False
+        if self._hurry:
+            self._hurry = False
+            self.ring()
+        else:
+            self._timers.start("linger", self._linger_seconds, self.ring)
+
+    def ring(self) -> None:
+        """End the sleep of the task: this one, or the next if it is awake."""
+        self._rung = True
+        self._event.set()
+
+    async def sleep(self) -> None:
+        """Until the next ring; not at all if it rang since the last sleep. For the task alone."""
+        if not self._rung:
+            await self._event.wait()
+        self._rung = False
+        self._event = anyio.Event()
+        self._timers.stop("linger")
