@@ -10,7 +10,7 @@ Three positions in the stream of accepted bytes: accepted (`Pending`), written a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from protocol.errors import RolloutError, RolloutWriteError
 from rollout.backlog import Backlog
@@ -25,8 +25,7 @@ from rollout.state import WriterState
 __all__ = ["Covered", "Progress"]
 
 
-@dataclass(frozen=True, slots=True)
-class Covered:
+class Covered(Struct, frozen=True):
     """What was written at one moment: a sync that starts then covers no more than that."""
 
     stream: int
@@ -89,7 +88,9 @@ class Progress:
     @property
     def needs_sync(self) -> bool:
         """Whether a sync would change anything."""
-        return self._sink.created and bool(self.unsynced_bytes or self._synced_epoch != self._sink.epoch)
+        return self._sink.created and (
+            self._backlog.written > self._backlog.durable or self._synced_epoch != self._sink.epoch
+        )
 
     @property
     def is_sync_wanted(self) -> bool:

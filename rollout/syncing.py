@@ -68,9 +68,9 @@ class Syncing:
         return self._run is None and (
             self._time_is_over
             or closing
-            or self._progress.unsynced_bytes >= self._sync_bytes
-            or self._progress.is_sync_wanted
             or self._barriers.wants(Goal.SYNC, Goal.ROOM)
+            or self._progress.is_sync_wanted
+            or self._progress.unsynced_bytes >= self._sync_bytes
         )
 
     def start(self) -> Callable[[], None]:
