@@ -24,18 +24,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from protocol.errors import PendingQueueFull
 from rollout import blocking, core, file_lock, file_sink, live_file, pending, recorder, syscalls, writer
+from rollout.alarm import Alarm
 from rollout.backlog import Backlog, Chunk
 from rollout.barrier import Barrier, BarrierQueue, Goal
 from rollout.file_sink import FileSink
 from rollout.live_file import LiveFile
 from rollout.pending import Pending
-from rollout.progress import Progress
+from rollout.place import Place
+from rollout.progress import Covered, Progress
 from rollout.reconcile import Standing
 from rollout.salvage import Salvage, Salvaged
 from rollout.service import Service
+from rollout.sink import SinkDisturbed
 from rollout.sync_run import SyncRun
+from rollout.syncing import Syncing
 from rollout.syscalls import FileCalls
 from rollout.timers import Timers
 from rollout.writer import Writer
@@ -47,6 +53,7 @@ TESTS = tuple(
     f"tests/rollout/test_{name}.py"
     for name in (
         *("pending", "backlog", "reconcile", "barrier", "live_file", "file_lock", "file_sink"),
+        *("progress", "syncing", "place", "salvage", "ending", "alarm"),
         *("writer", "blocking", "service", "recorder"),
     )
 )
@@ -288,6 +295,48 @@ def end_of_an_old_file_believed() -> None:
 def stale_sync_believed() -> None:
     """A sync that a healing overtook counts, and goes on placing bytes where they were."""
     plant(FileSink, "_require_unhealed", lambda self, epoch: None)
+
+
+@mutant
+def sync_that_a_healing_overtook_counts() -> None:
+    """The backlog forgets what no longer stands there."""
+
+    def settle(self: Progress, covered: Covered) -> None:
+        self._synced_epoch = self._sink.epoch
+        self._backlog.note_durable(covered.stream, offset=covered.offset_bytes)
+
+    plant(Progress, "settle", settle)
+
+
+@mutant
+def syncs_side_by_side() -> None:
+    """The next one starts while one runs, whose outcome is never heard of."""
+
+    def make(honest: Any) -> Any:
+        def is_due(self: Syncing, *, closing: bool) -> bool:
+            run, self._run = self._run, None
+            try:
+                return bool(honest(self, closing=closing))
+            finally:
+                self._run = run
+
+        return is_due
+
+    wrap(Syncing, "is_due", make)
+
+
+@mutant
+def overtaken_sync_is_a_failure() -> None:
+    """What only has to be looked at again is reported as broken."""
+
+    def make(honest: Any) -> Any:
+        def outcome(self: SyncRun) -> BaseException | None:
+            error = honest(self)
+            return OSError(str(error)) if isinstance(error, SinkDisturbed) else error
+
+        return outcome
+
+    wrap(SyncRun, "outcome", make)
 
 
 @mutant
@@ -667,6 +716,47 @@ def first_failure_told() -> None:
 def barriers_of_a_fenced_writer_forgotten() -> None:
     """Whoever asks after the lock was lost waits for ever."""
     plant(BarrierQueue, "fail_all", lambda self, make_error: self._waiting.clear())
+
+
+@mutant
+def ring_lost_while_the_writer_works() -> None:
+    """It sleeps over what came meanwhile."""
+
+    def make(honest: Any) -> Any:
+        async def sleep(self: Alarm) -> None:
+            self._rung, self._event = False, anyio.Event()
+            await honest(self)
+
+        return sleep
+
+    wrap(Alarm, "sleep", make)
+
+
+@mutant
+def descriptors_closed_under_a_healing() -> None:
+    """The numbers may belong to another file by the time the healing writes."""
+    plant(Place, "close", lambda self: self._sink.close())
+
+
+@mutant
+def abandoned_place_written_to() -> None:
+    """A healing comes back after the end, and lines that were set aside are written too."""
+    fix_attribute(Place, "abandoned", False)
+
+
+@mutant
+def lines_of_a_hung_healing_forgotten() -> None:
+    """Only what came since the healing began is set aside."""
+
+    def make(honest: Any) -> Any:
+        def undurable_lines(self: Place) -> list[bytes]:
+            self._at_stake = []
+            lines: list[bytes] = honest(self)
+            return lines
+
+        return undurable_lines
+
+    wrap(Place, "undurable_lines", make)
 
 
 @mutant

@@ -32,7 +32,10 @@ from rollout.barrier import Barrier, BarrierQueue, Goal
 from rollout.config import Durability
 from rollout.file_sink import FileSink
 from rollout.pending import Pending
+from rollout.place import Place
+from rollout.progress import Progress
 from rollout.state import WriterState
+from rollout.syncing import Syncing
 from rollout.writer import Writer
 from tests.rollout.faulty import (
     EAGAIN,
@@ -733,6 +736,14 @@ BUGS: list[tuple[type, str]] = [
     (FileSink, "sync_job"),
     (FileSink, "_verify_synced"),
     (FileSink, "heal"),
+    (Progress, "is_met"),
+    (Progress, "publish"),
+    (Progress, "settle"),
+    (Syncing, "start"),
+    (Syncing, "finish"),
+    (Syncing, "watch"),
+    (Place, "hand_over"),
+    (Place, "heal"),
     (Writer, "_fail"),
 ]
 
@@ -747,7 +758,7 @@ async def test_bug_in_the_writer_reaches_every_caller_and_nothing_hangs(
     recorder = recorder_of(path, calls=calls)
     real = getattr(owner, name)
     mine = {id(recorder._core.pending), id(recorder._core.writer)}
-    for part in ("_backlog", "_barriers", "_sink"):
+    for part in ("_backlog", "_barriers", "_place", "_progress", "_sink", "_syncing"):
         mine.add(id(getattr(recorder._core.writer, part)))
 
     def broken(self: Any, *arguments: Any, **named: Any) -> Any:

@@ -1,0 +1,102 @@
+"""The alarm: no ring is lost, and many wake-ups are one call into the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rollout.alarm import Alarm
+from rollout.timers import Timers
+from tests.rollout.writer_parts import ServiceHere
+
+pytestmark = pytest.mark.asyncio
+
+
+class CountingService(ServiceHere):
+    """Counts the calls into its loop; the first ones fail as they are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.interrupts: list[BaseException] = []
+
+    def call(self, callback: Callable[..., object], *args: Any) -> None:
+        if self.interrupts:
+            raise self.interrupts.pop()
+        self.calls += 1
+        super().call(callback, *args)
+
+
+def alarm_of(service: CountingService, *, linger_seconds: float = 3600.0) -> tuple[Alarm, Timers]:
+    timers = Timers(service)
+    return Alarm(service, timers, linger_seconds=linger_seconds), timers
+
+
+async def test_ring_while_the_task_is_awake_ends_its_next_sleep() -> None:
+    """It came to look before: it must look again. And only once."""
+    alarm, _ = alarm_of(CountingService())
+    alarm.ring()
+    alarm.ring()
+    await asyncio.wait_for(alarm.sleep(), 30)
+    sleeping = asyncio.create_task(alarm.sleep())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sleeping.done()
+    alarm.ring()
+    await asyncio.wait_for(sleeping, 30)
+
+
+async def test_wake_from_another_thread_ends_the_sleep() -> None:
+    """Whoever leaves something calls from anywhere."""
+    alarm, _ = alarm_of(CountingService())
+    sleeping = asyncio.create_task(alarm.sleep())
+    threading.Thread(target=alarm.wake, args=(True,)).start()
+    await asyncio.wait_for(sleeping, 30)
+
+
+async def test_many_wakes_are_one_call_into_the_loop() -> None:
+    """One that is under way finds what was left before it arrives."""
+    service = CountingService()
+    alarm, _ = alarm_of(service)
+    for _ in range(100):
+        alarm.wake(False)
+    alarm.wake(True)
+    assert service.calls == 1
+    await asyncio.wait_for(alarm.sleep(), 30)
+    alarm.wake(True)
+    assert service.calls == 2
+    await asyncio.wait_for(alarm.sleep(), 30)
+
+
+async def test_wake_without_hurry_lingers_and_then_rings() -> None:
+    """What was left waits for company, but is not forgotten."""
+    alarm, timers = alarm_of(CountingService(), linger_seconds=0.001)
+    alarm.wake(False)
+    await asyncio.wait_for(alarm.sleep(), 30)
+    assert "linger" not in timers
+
+
+async def test_hurry_ends_the_lingering() -> None:
+    """Somebody waits now: nobody lingers any more, also not for the next sleep."""
+    alarm, timers = alarm_of(CountingService())
+    alarm.wake(False)
+    await asyncio.sleep(0)
+    assert "linger" in timers
+    alarm.wake(True)
+    await asyncio.wait_for(alarm.sleep(), 30)
+    assert "linger" not in timers
+
+
+async def test_wake_that_was_interrupted_does_not_silence_the_next() -> None:
+    """Ctrl-C before the call went out: the next one must not rely on it."""
+    service = CountingService()
+    alarm, _ = alarm_of(service)
+    service.interrupts.append(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        alarm.wake(True)
+    alarm.wake(False)
+    await asyncio.wait_for(alarm.sleep(), 30)
