@@ -53,8 +53,8 @@ TESTS = tuple(
     f"tests/rollout/test_{name}.py"
     for name in (
         *("pending", "backlog", "reconcile", "barrier", "live_file", "file_lock", "file_sink"),
-        *("progress", "syncing", "place", "salvage", "ending", "alarm"),
         *("writer", "blocking", "service", "recorder"),
+        *("progress", "syncing", "place", "salvage", "ending", "alarm"),
     )
 )
 STATEFUL = ("tests/rollout/test_stateful.py",)

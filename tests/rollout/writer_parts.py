@@ -17,12 +17,12 @@ from rollout.syncing import Syncing
 from rollout.trouble import Trouble
 from tests.rollout.recorded import message
 
-__all__ = ["PATH", "MemorySink", "Parts", "ServiceHere", "barrier"]
+__all__ = ["PATH", "FakeSink", "Parts", "ServiceHere", "barrier"]
 
 PATH = "/a.jsonl"
 
 
-class MemorySink:
+class FakeSink:
     """Holds what it was given, and fails as it is told: `faults` by method, one a call."""
 
     path = PATH
@@ -85,7 +85,7 @@ class Parts:
 
     def __init__(self, **config: Any) -> None:
         self.config = RecorderConfig(**config)
-        self.sink = MemorySink()
+        self.sink = FakeSink()
         self.pending = Pending(
             path=PATH, config=self.config, header=b"", opening=lambda at_ms: b"", next_ordinal=0
         )
