@@ -10,7 +10,6 @@ from __future__ import annotations
 import anyio
 
 from rollout.service import Service
-from rollout.timers import Timers
 
 __all__ = ["Alarm"]
 
@@ -18,35 +17,48 @@ __all__ = ["Alarm"]
 class Alarm:
     """`wake` may be called from any thread, also from a finalizer; the rest on the service loop only."""
 
-    def __init__(self, service: Service, timers: Timers, *, linger_seconds: float) -> None:
+    def __init__(self, service: Service, *, linger_seconds: float) -> None:
         self._service = service
-        self._timers = timers
         self._linger_seconds = linger_seconds
         self._event = anyio.Event()
         self._rung = False
         self._posted = False
         """A call into the loop is under way: what it will find was left before."""
-        self._hurry = False
+        self._lingering = False
+        """It will ring when its linger time is over, unless the task wakes before."""
 
     def wake(self, now: bool) -> None:
-        """Something was left: come at once, or within `linger_seconds`."""
+        """Something was left: come at once, or when `linger_seconds` are over (see `Lingering`)."""
         if now:
-            self._hurry = True
-        if not self._posted:
-            self._posted = True
-            try:
-                self._service.call(self._called)
-            except BaseException:  # Ctrl-C: the next one must not rely on this call
-                self._posted = False
-                raise
+            self._post()
+        elif not self._lingering:
+            self._linger()
+
+    def _post(self) -> None:
+        if self._posted:
+            return
+        self._posted = True
+        try:
+            self._service.call(self._called)
+        except BaseException:  # Ctrl-C: the next one must not rely on this call
+            self._posted = False
+            raise
 
     def _called(self) -> None:
         self._posted = False
-        if self._hurry:
-            self._hurry = False
+        self.ring()
+
+    def _linger(self) -> None:
+        self._lingering = True
+        try:
+            self._service.lingering.add(self._lingered, self._linger_seconds)
+        except BaseException:  # as above
+            self._lingering = False
+            raise
+
+    def _lingered(self) -> None:
+        if self._lingering:
             self.ring()
-        else:
-            self._timers.start("linger", self._linger_seconds, self.ring)
 
     def ring(self) -> None:
         """End the sleep of the task: this one, or the next if it is awake."""
@@ -57,6 +69,5 @@ class Alarm:
         """Until the next ring; not at all if it rang since the last sleep. For the task alone."""
         if not self._rung:
             await self._event.wait()
-        self._rung = False
+        self._rung = self._lingering = False
         self._event = anyio.Event()
-        self._timers.stop("linger")

@@ -59,7 +59,11 @@ class AppendState(Struct, frozen=True, kw_only=True):
 
 
 def scan_for_append(
-    opened: RolloutSource, path: str, *, record_bytes_max: int = RECORD_BYTES_MAX, block_bytes: int = BLOCK_BYTES
+    opened: RolloutSource,
+    path: str,
+    *,
+    record_bytes_max: int = RECORD_BYTES_MAX,
+    block_bytes: int = BLOCK_BYTES,
 ) -> AppendState:
     """Look at a rollout through a descriptor, or a binary file, that is open for reading. FORMAT.md, Opening.
 

@@ -77,7 +77,7 @@ class Writer:
         self._progress = Progress(pending=pending, backlog=backlog, sink=sink, config=config)
         self._trouble = Trouble(config)
         self._timers = Timers(service)
-        self._alarm = Alarm(service, self._timers, linger_seconds=config.linger_seconds)
+        self._alarm = Alarm(service, linger_seconds=config.linger_seconds)
         pending.wake = self._alarm.wake
         self._syncing = Syncing(
             sink=sink,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rollout.alarm import Alarm
-from rollout.timers import Timers
 from tests.rollout.writer_parts import ServiceHere
 
 pytestmark = pytest.mark.asyncio
@@ -31,14 +30,13 @@ class CountingService(ServiceHere):
         super().call(callback, *args)
 
 
-def alarm_of(service: CountingService, *, linger_seconds: float = 3600.0) -> tuple[Alarm, Timers]:
-    timers = Timers(service)
-    return Alarm(service, timers, linger_seconds=linger_seconds), timers
+def alarm_of(service: CountingService, *, linger_seconds: float = 3600.0) -> Alarm:
+    return Alarm(service, linger_seconds=linger_seconds)
 
 
 async def test_ring_while_the_task_is_awake_ends_its_next_sleep() -> None:
     """It came to look before: it must look again. And only once."""
-    alarm, _ = alarm_of(CountingService())
+    alarm = alarm_of(CountingService())
     alarm.ring()
     alarm.ring()
     await asyncio.wait_for(alarm.sleep(), 30)
@@ -52,7 +50,7 @@ async def test_ring_while_the_task_is_awake_ends_its_next_sleep() -> None:
 
 async def test_wake_from_another_thread_ends_the_sleep() -> None:
     """Whoever leaves something calls from anywhere."""
-    alarm, _ = alarm_of(CountingService())
+    alarm = alarm_of(CountingService())
     sleeping = asyncio.create_task(alarm.sleep())
     threading.Thread(target=alarm.wake, args=(True,)).start()
     await asyncio.wait_for(sleeping, 30)
@@ -61,10 +59,9 @@ async def test_wake_from_another_thread_ends_the_sleep() -> None:
 async def test_many_wakes_are_one_call_into_the_loop() -> None:
     """One that is under way finds what was left before it arrives."""
     service = CountingService()
-    alarm, _ = alarm_of(service)
+    alarm = alarm_of(service)
     for _ in range(100):
-        alarm.wake(False)
-    alarm.wake(True)
+        alarm.wake(True)
     assert service.calls == 1
     await asyncio.wait_for(alarm.sleep(), 30)
     alarm.wake(True)
@@ -74,29 +71,34 @@ async def test_many_wakes_are_one_call_into_the_loop() -> None:
 
 async def test_wake_without_hurry_lingers_and_then_rings() -> None:
     """What was left waits for company, but is not forgotten."""
-    alarm, timers = alarm_of(CountingService(), linger_seconds=0.001)
-    alarm.wake(False)
+    service = CountingService()
+    alarm = alarm_of(service, linger_seconds=0.001)
+    for _ in range(100):
+        alarm.wake(False)
     await asyncio.wait_for(alarm.sleep(), 30)
-    assert "linger" not in timers
+    assert service.calls == 1
 
 
 async def test_hurry_ends_the_lingering() -> None:
     """Somebody waits now: nobody lingers any more, also not for the next sleep."""
-    alarm, timers = alarm_of(CountingService())
+    alarm = alarm_of(CountingService(), linger_seconds=0.01)
     alarm.wake(False)
-    await asyncio.sleep(0)
-    assert "linger" in timers
     alarm.wake(True)
     await asyncio.wait_for(alarm.sleep(), 30)
-    assert "linger" not in timers
+    sleeping = asyncio.create_task(alarm.sleep())
+    await asyncio.sleep(0.05)
+    assert not sleeping.done()
+    alarm.wake(False)
+    await asyncio.wait_for(sleeping, 30)
 
 
-async def test_wake_that_was_interrupted_does_not_silence_the_next() -> None:
+@pytest.mark.parametrize("now", [True, False], ids=["hurried", "lingering"])
+async def test_wake_that_was_interrupted_does_not_silence_the_next(now: bool) -> None:
     """Ctrl-C before the call went out: the next one must not rely on it."""
     service = CountingService()
-    alarm, _ = alarm_of(service)
+    alarm = alarm_of(service, linger_seconds=0.001)
     service.interrupts.append(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        alarm.wake(True)
-    alarm.wake(False)
+        alarm.wake(now)
+    alarm.wake(now)
     await asyncio.wait_for(alarm.sleep(), 30)
