@@ -87,18 +87,23 @@ class _Fight:
         self._started += 1
         log = self.logs / f"{self._started}"
         command = [sys.executable, "-m", "tests.faults.lock_worker", self.home, self.thread_id, log]
-        process = subprocess.Popen(
-            [*map(str, command), self.kind, str(self._started)],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,  # what went wrong is in the log
-            cwd=_PROJECT,
-        )
+        with self._error_path(self._started).open("wb") as errors:
+            process = subprocess.Popen(
+                [*map(str, command), self.kind, str(self._started)],
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=_PROJECT,
+            )
         self.workers[process.pid] = (process, self._started)
+
+    def _error_path(self, name: int) -> Path:
+        return self.logs.with_name(f"errors-{name}")
 
     def kill(self, pid: int) -> None:
         process, name = self.workers.pop(pid)
         if process.poll() is not None:
-            self.report.failures.append(f"worker {name} ended by itself")
+            said = self._error_path(name).read_text(errors="replace")
+            self.report.failures.append(f"worker {name} ended by itself:\n{said}")
         process.kill()
         process.wait()
         self.report.killed += 1

@@ -34,7 +34,7 @@ from thread_store.locks.lease_file import (
     temporary,
 )
 from thread_store.locks.seen import LockState, SeenLock
-from thread_store.locks.writer_lock import WriterLock
+from thread_store.locks.writer_lock import Loss, WriterLock
 
 __all__ = ["LeasedLock", "Leases"]
 
@@ -209,7 +209,10 @@ class LeasedLock(WriterLock):
             self._calls.touch(self.path)
 
     def _rewrite(self, holder: LockHolder) -> None:
-        self._leases.rewrite(self.thread_id, holder)
+        try:
+            self._leases.rewrite(self.thread_id, holder)
+        except ActiveWriter as error:
+            raise self._fenced(Loss(f"{error.holder} is taking it over", error.holder)) from None
 
     def _give_back(self) -> None:
         self._leases.heartbeat.discard(self)
