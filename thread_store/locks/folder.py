@@ -22,8 +22,6 @@ __all__ = ["LockFolder", "read_holder", "require_regular", "translated"]
 
 _LOCK = ".lock"
 _KINDS = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
-
-
 _NO_LOCK_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO})
 """How a path answers that is no lock file's: nothing, a link, a folder, a socket."""
 

@@ -186,7 +186,10 @@ class Leases:
             return SeenLock(thread_id, path, LockState.UNKNOWN, problem=error)
         if standing is None:
             return None
-        return SeenLock(thread_id, path, _STATES[may_act(standing)], standing.writer, standing.holder)
+        state = _STATES[may_act(standing)]
+        return SeenLock(
+            thread_id, path, state, standing.writer, standing.holder, age_seconds=standing.age_seconds
+        )
 
 
 class LeasedLock(WriterLock):

@@ -52,7 +52,8 @@ class WriterLock(ABC):
         self._calls = calls
         self._pid = os.getpid()
         self._lost: Loss | None = None
-        self._releasing = threading.Lock()
+        self._given_back = False
+        self._giving_back = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.thread_id} fence={self.fence}>"
@@ -78,6 +79,7 @@ class WriterLock(ABC):
             raise self._fenced(_FORKED)
         if self._lost is None and not self._is_ours():
             self._lost = self._find_loss()
+        # Asked again: a release sets it before it lets go of the file that was just looked at.
         if self._lost is not None:
             raise self._fenced(self._lost)
 
@@ -98,6 +100,7 @@ class WriterLock(ABC):
 
         Raises:
             WriterFenced: the lock was lost.
+            OSError: with a lease, that it can't be rewritten; the fence is as it was.
         """
         self.verify()
         if minimum > self.fence:
@@ -110,8 +113,9 @@ class WriterLock(ABC):
         """Give the lock up and remove its file. Never raises; a second call does nothing."""
         if self._pid != os.getpid():
             return
-        with self._releasing:
-            if self._lost is not _RELEASED:
+        with self._giving_back:
+            if not self._given_back:
+                self._given_back = True
                 self._lost = _RELEASED
                 self._give_back()
 

@@ -12,20 +12,27 @@ from msgspec.structs import replace
 
 from protocol.errors import ActiveWriter, WriterFenced
 from protocol.ids import ThreadId
+from tests.thread_store.locks.faulty import FaultyLockCalls
 from tests.thread_store.locks.holding import NoFlock
 from tests.thread_store.locks.simulated import Killed, Simulation
-from thread_store.locks.claims import Claims
+from thread_store.locks import claims as claims_module
+from thread_store.locks.claims import Claim, Claims
 from thread_store.locks.folder import LockFolder
 from thread_store.locks.heartbeat import Heartbeat
-from thread_store.locks.holder import describe_self, encode_holder
+from thread_store.locks.holder import LockHolder, describe_self, encode_holder
 from thread_store.locks.lease import Leases
 
 pytestmark = pytest.mark.guarantee("G4")
 
 THREAD = ThreadId("01960000-0000-7000-8000-000000000101")
 DEAD_PID = 999_999
+LIVE_PID = 999_998
 BLOCKS, SEEDS = 4, 40
 """So many tests of so many schedules each."""
+
+
+class ScriptedNoFlock(FaultyLockCalls, NoFlock):
+    """No flock, and things that happen meanwhile."""
 
 
 class Still(Heartbeat):
@@ -188,6 +195,37 @@ def die_with_the_claim(arena: Arena) -> None:
     calls = arena.simulation.calls
     assert Claims(LockFolder(arena.home, calls), calls).take(THREAD, standing.token) is not None
     raise Killed
+
+
+def test_claim_given_up_by_one_who_then_died_is_not_succeeded(
+    make_arena: Callable[[int], Arena], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marker was read before it gave up, and it was asked after its death: a second look shows that."""
+    arena = make_arena(4)
+    calls = ScriptedNoFlock()
+    folder = LockFolder(arena.home, calls)
+    claims, leases = Claims(folder, calls), Leases(folder, calls)
+    standing = leases.look()[0].holder
+    assert standing is not None
+    dies, dying = claims.take(THREAD, standing.token), os.getpid()
+    lives: list[Claim | None] = []
+
+    def meanwhile() -> None:
+        assert dies is not None
+        claims.end(dies, gone=False)
+        monkeypatch.setattr(claims_module, "describe_self", another_process)
+        lives.append(claims.take(THREAD, standing.token))
+        arena.simulation.dead.add(dying)
+
+    def another_process(*, fence: int, lease: bool) -> LockHolder:
+        return replace(describe_self(fence=fence, lease=lease), pid=LIVE_PID)
+
+    calls.meanwhile("close", lambda: None)  # its own temporary file
+    calls.meanwhile("close", meanwhile)  # the marker, which was read
+    with pytest.raises(ActiveWriter) as caught:
+        leases.act_on(THREAD, standing.token, lambda: pytest.fail("two had the right"))
+    assert caught.value.holder.pid == LIVE_PID
+    assert lives[0] is not None
 
 
 def test_sweep_keeps_claims_that_count(make_arena: Callable[[int], Arena]) -> None:

@@ -148,6 +148,15 @@ def test_lock_file_that_was_replaced_while_waiting_is_found_again(
         assert len(calls.slept) == 1
 
 
+def test_lock_on_a_file_that_lost_its_name_is_none(
+    coordination: CoordinationLock, calls: FaultyLockCalls, path: Path
+) -> None:
+    """Removed between opening and locking: others would lock the one that is made anew."""
+    calls.meanwhile("flock", path.unlink)
+    with coordination.held():
+        assert flocked(path)
+
+
 def test_planted_link_is_refused(tmp_path: Path, path: Path) -> None:
     """In the place of the coordination lock, too; the error names the path."""
     path.parent.mkdir()

@@ -164,11 +164,15 @@ def test_empty_file_that_somebody_flocks_is_held(locks: ThreadLocks, calls: Leas
     locks.acquire(THREAD).release()
 
 
-def test_holders_shows_live_stale_and_unknown_leases(locks: ThreadLocks, path: Path, own: LockHolder) -> None:
-    """By the same verdict that decides."""
+def test_holders_shows_live_stale_and_unknown_leases(
+    locks: ThreadLocks, calls: LeaseCalls, path: Path, own: LockHolder
+) -> None:
+    """By the same verdict that decides, with the time since they were renewed."""
     states = {"1": own, "2": dead(own), "3": replace(own, host="elsewhere")}
     for digit, holder in states.items():
         path.with_name(f"{THREAD[:-1]}{digit}.lock").write_bytes(encode_holder(holder))
+    calls.later_seconds = 3600
+    assert all(3600 <= (each.age_seconds or 0) < 3700 for each in locks.holders())
     assert {each.thread_id[-1]: each.state for each in locks.holders()} == {
         "1": LockState.LIVE,
         "2": LockState.STALE,
