@@ -79,6 +79,9 @@ class ThreadLocks:
         The old holder is not stopped: it finds out when it next asks its own lock (`WriterFenced`), and
         what it had begun to write by then it may still write. None: nobody held it.
 
+        A Codex that goes on removes the file at the path when it ends, whosever it is; the lock that was
+        taken from it is lost then. Kill it, or let it end first.
+
         Raises:
             ActiveWriter: another take-over is under way.
             LocksBusy: the coordination lock could not be had in time.
