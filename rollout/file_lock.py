@@ -45,6 +45,8 @@ def lock_rollout(descriptor: int, path: str, *, thread_id: str | None = None) ->
 
 def find_holder(descriptor: int) -> WriterHolder:
     """Who holds the flock of this inode, from /proc/locks; an empty holder where that is unknown."""
+    if sys.platform == "win32":
+        return WriterHolder()
     status = os.fstat(descriptor)
     wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:

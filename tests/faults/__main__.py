@@ -4,6 +4,7 @@ kill     kill -9 at random moments               --runs 200 --seed 1
 disk     real disks that fill up and break down  [NAME …]
 sweep    every single fault of every workload    --workload NAME --plan PLAN --sample N --pairs N
 power    states after a power cut                --states 1000 --faults N --workload NAME --plan PLAN
+locks    processes fight for one thread          --seconds 60 --fighters 20 --kind flock|lease
 mutants  the proof that each harness can fail    [NAME …] --all
 """
 
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from tests.faults import mutants
 from tests.faults.kill import KillReport, kill_many
+from tests.faults.lock_fight import KINDS, fight
 from tests.faults.mounts import has_loop_devices
 from tests.faults.mutants import MUTANTS
 from tests.faults.power import PowerReport, cut_power
@@ -63,6 +65,20 @@ def _kill(arguments: argparse.Namespace) -> int:
     print(f"{report.acknowledged:,} items acknowledged, {report.found:,} in the files")
     print(f"{report.torn} torn tails, {report.headless} inside the meta line, {report.absent} without a file")
     return _say_failures(report.failures)
+
+
+def _locks(arguments: argparse.Namespace) -> int:
+    failures = []
+    for kind in [arguments.kind] if arguments.kind else KINDS:
+        report = fight(
+            seconds=arguments.seconds, processes=arguments.fighters, seed=arguments.seed, kind=kind
+        )
+        print(f"{kind}: {report.acquisitions:,} times acquired, {report.refusals:,} refused by name")
+        print(f"  {report.killed} killed, {report.killed_holding} of them as holders, the next one came")
+        print(f"  within {report.longest_gap_ms:.0f} ms; {report.taken_over} taken over by force", flush=True)
+        command = f"python -m tests.faults locks --kind {kind} --seed {arguments.seed}"
+        failures += [(command, failure) for failure in report.failures]
+    return _say_failures(failures)
 
 
 def _disk(arguments: argparse.Namespace) -> int:
@@ -168,6 +184,10 @@ def _parse() -> argparse.Namespace:
 
     kill = add("kill", _kill)
     kill.add_argument("--runs", type=int, default=200)
+    locks = add("locks", _locks)
+    locks.add_argument("--seconds", type=float, default=60.0)
+    locks.add_argument("--fighters", type=int, default=20)
+    locks.add_argument("--kind", choices=KINDS, help="only this one")
     add("disk", _disk).add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS | EXT4_SCENARIOS)}"
     )

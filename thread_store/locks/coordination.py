@@ -18,7 +18,7 @@ from thread_store.locks.lock_file import LockFile
 __all__ = ["COORDINATION_SECONDS", "CoordinationLock"]
 
 COORDINATION_SECONDS = 10.0
-"""How long somebody waits for it."""
+"""How long somebody waits for it by default."""
 
 _POLL_SECONDS_MIN, _POLL_SECONDS_MAX = 0.0005, 0.02
 _POLL_GROWTH = 1.5
@@ -27,12 +27,14 @@ _POLL_GROWTH = 1.5
 class CoordinationLock:
     """The lock of one home."""
 
-    def __init__(self, folder: LockFolder, calls: LockCalls) -> None:
+    def __init__(self, folder: LockFolder, calls: LockCalls, seconds: float = COORDINATION_SECONDS) -> None:
+        """`seconds`: how long somebody waits for it who doesn't say otherwise."""
         self._folder = folder
         self._calls = calls
+        self._seconds = seconds
 
     @contextmanager
-    def held(self, timeout: float = COORDINATION_SECONDS) -> Iterator[None]:
+    def held(self, timeout: float | None = None) -> Iterator[None]:
         """Hold it for as long as the block runs. Raises as `take` does."""
         file = self.take(timeout)
         try:
@@ -40,7 +42,7 @@ class CoordinationLock:
         finally:
             file.close()
 
-    def take(self, timeout: float = COORDINATION_SECONDS) -> LockFile:
+    def take(self, timeout: float | None = None) -> LockFile:
         """Take it; closing the file gives it back. It can't be held twice, not by one thread either.
 
         Raises:
@@ -48,6 +50,7 @@ class CoordinationLock:
             FlockUnsupported: there is no flock here.
             OSError: the system refuses.
         """
+        timeout = self._seconds if timeout is None else timeout
         self._folder.make()
         return self._wait(self._calls.monotonic() + timeout, timeout)
 

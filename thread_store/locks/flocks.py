@@ -35,20 +35,20 @@ _LOOK_SECONDS = 1.0
 class Flocks:
     """The locks of one home, held by flock. All methods raise `FlockUnsupported` where there is none."""
 
-    def __init__(self, folder: LockFolder, calls: LockCalls) -> None:
-        self.coordination = CoordinationLock(folder, calls)
+    def __init__(self, folder: LockFolder, calls: LockCalls, coordination: CoordinationLock) -> None:
+        self._coordination = coordination
         self._folder = folder
         self._calls = calls
 
     def acquire(self, thread_id: ThreadId) -> FlockedLock:
         """Take the lock of a thread, without waiting for a holder."""
-        with self.coordination.held():
+        with self._coordination.held():
             return self._take(thread_id)
 
     def take_over(self, thread_id: ThreadId) -> tuple[FlockedLock, WriterHolder | None]:
         """Take it from whoever holds it: they keep their file, and the path means a new one."""
         path = self._folder.lock_path(thread_id)
-        with self.coordination.held():
+        with self._coordination.held():
             try:
                 return self._take(thread_id), None
             except ActiveWriter as busy:
@@ -62,7 +62,7 @@ class Flocks:
         file, written = self._lock(thread_id)
         holder = describe_self(fence=max(above, written.fence if written else 0) + 1)
         file.write(holder)
-        return FlockedLock(thread_id, file, holder, self._calls, self.coordination)
+        return FlockedLock(thread_id, file, holder, self._calls, self._coordination)
 
     def _lock(self, thread_id: ThreadId) -> tuple[LockFile, LockHolder | None]:
         """The file, locked, and whom it named before."""
@@ -92,7 +92,7 @@ class Flocks:
 
     def sweep(self) -> list[ThreadId]:
         """Remove the lock files that nobody holds; returns their threads."""
-        with self.coordination.held():
+        with self._coordination.held():
             return [thread_id for thread_id in self._folder.threads() if self._sweep_one(thread_id)]
 
     def _sweep_one(self, thread_id: ThreadId) -> bool:
@@ -124,7 +124,7 @@ class Flocks:
         if not self._folder.threads():
             return []
         try:
-            with self.coordination.held(_LOOK_SECONDS):
+            with self._coordination.held(_LOOK_SECONDS):
                 seen = [self._look_at(each, probe=True) for each in self._folder.threads()]
         except LocksBusy as error:
             _log.warning("%s", error)

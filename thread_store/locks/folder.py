@@ -22,6 +22,8 @@ __all__ = ["LockFolder", "read_holder", "require_regular", "translated"]
 
 _LOCK = ".lock"
 _KINDS = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
+_NO_LOCK_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO})
+"""How a path answers that is no lock file's: nothing, a link, a folder, a socket."""
 
 
 class LockFolder:
@@ -91,12 +93,14 @@ def read_holder(calls: LockCalls, path: str) -> LockHolder | None:
     """Whom the lock file at the path names; None: nobody, or there is no such file."""
     try:
         descriptor = calls.open_to_read(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return decode_holder(calls.read(descriptor, HOLDER_BYTES_MAX + 1))
-    finally:
-        calls.close(descriptor)
+        try:
+            return decode_holder(calls.read(descriptor, HOLDER_BYTES_MAX + 1))
+        finally:
+            calls.close(descriptor)
+    except OSError as error:
+        if error.errno in _NO_LOCK_FILE:
+            return None
+        raise
 
 
 @contextmanager
@@ -114,7 +118,7 @@ def _explain(calls: LockCalls, path: str, operation: str, error: OSError) -> Rol
     """The error, and what stands at the path if that is the trouble: the system's own words don't help."""
     if isinstance(error.filename, str) and error.filename2 is None:
         path = error.filename
-    if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+    if error.errno in _NO_LOCK_FILE - {errno.ENOENT}:
         try:
             return _refusal(path, calls.lstat(path).st_mode, error.errno, "a lock file")
         except OSError as gone:

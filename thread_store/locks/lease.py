@@ -34,7 +34,7 @@ from thread_store.locks.lease_file import (
     temporary,
 )
 from thread_store.locks.seen import LockState, SeenLock
-from thread_store.locks.writer_lock import WriterLock
+from thread_store.locks.writer_lock import Loss, WriterLock
 
 __all__ = ["LeasedLock", "Leases"]
 
@@ -186,7 +186,10 @@ class Leases:
             return SeenLock(thread_id, path, LockState.UNKNOWN, problem=error)
         if standing is None:
             return None
-        return SeenLock(thread_id, path, _STATES[may_act(standing)], standing.writer, standing.holder)
+        state = _STATES[may_act(standing)]
+        return SeenLock(
+            thread_id, path, state, standing.writer, standing.holder, age_seconds=standing.age_seconds
+        )
 
 
 class LeasedLock(WriterLock):
@@ -209,7 +212,10 @@ class LeasedLock(WriterLock):
             self._calls.touch(self.path)
 
     def _rewrite(self, holder: LockHolder) -> None:
-        self._leases.rewrite(self.thread_id, holder)
+        try:
+            self._leases.rewrite(self.thread_id, holder)
+        except ActiveWriter as error:
+            raise self._fenced(Loss(f"{error.holder} is taking it over", error.holder)) from None
 
     def _give_back(self) -> None:
         self._leases.heartbeat.discard(self)

@@ -29,5 +29,7 @@ class SeenLock(NamedTuple):
     writer: WriterHolder = WriterHolder()
     holder: LockHolder | None = None
     """What the file says; None where it says nothing (Codex's are empty)."""
+    age_seconds: float | None = None
+    """Since a lease was renewed last; None with flock, where the age says nothing."""
     problem: RolloutUnreadable | None = None
     """Why it can't be told more."""

@@ -18,7 +18,7 @@ from typing import TypeVar
 from protocol.errors import WriterHolder
 from protocol.ids import ThreadId
 from thread_store.locks.calls import FlockUnsupported, LockCalls
-from thread_store.locks.coordination import COORDINATION_SECONDS
+from thread_store.locks.coordination import COORDINATION_SECONDS, CoordinationLock
 from thread_store.locks.flocks import Flocks
 from thread_store.locks.folder import LockFolder, translated
 from thread_store.locks.lease import Leases
@@ -38,14 +38,23 @@ _T = TypeVar("_T")
 class ThreadLocks:
     """The locks of one home. Safe from any thread; needs no closing."""
 
-    def __init__(self, home: str | os.PathLike[str], *, calls: LockCalls | None = None) -> None:
+    def __init__(
+        self,
+        home: str | os.PathLike[str],
+        *,
+        coordination_seconds: float = COORDINATION_SECONDS,
+        calls: LockCalls | None = None,
+    ) -> None:
         """
         Args:
             home: need not exist. Links in it are resolved, so that each way to it leads to the same locks.
+            coordination_seconds: how long to wait for the coordination lock, which is held for moments only.
         """
         self._calls = calls or LockCalls()
         self._folder = LockFolder(home, self._calls)
-        self._flocks = Flocks(self._folder, self._calls)
+        self._coordination_seconds = coordination_seconds
+        self._coordination = CoordinationLock(self._folder, self._calls, coordination_seconds)
+        self._flocks = Flocks(self._folder, self._calls, self._coordination)
         self._leases = Leases(self._folder, self._calls)
         self._has_flock = True
 
@@ -69,6 +78,9 @@ class ThreadLocks:
 
         The old holder is not stopped: it finds out when it next asks its own lock (`WriterFenced`), and
         what it had begun to write by then it may still write. None: nobody held it.
+
+        A Codex that goes on removes the file at the path when it ends, whosever it is; the lock that was
+        taken from it is lost then. Kill it, or let it end first.
 
         Raises:
             ActiveWriter: another take-over is under way.
@@ -105,19 +117,19 @@ class ThreadLocks:
         return [each for each in seen if each.thread_id != _COORDINATION]
 
     @contextmanager
-    def coordinated(self, timeout: float = COORDINATION_SECONDS) -> Iterator[None]:
+    def coordinated(self) -> Iterator[None]:
         """Keep everybody from taking or giving back a lock of this home for as long as the block runs.
 
         With leases it keeps out only those who come through here, too. Not to be nested.
 
         Raises:
-            LocksBusy: it could not be had within `timeout` seconds.
+            LocksBusy: it could not be had in time.
             RolloutUnreadable: the system refuses.
         """
         give_back = self._run(
             None,
-            lambda: self._flocks.coordination.take(timeout).close,
-            lambda: self._leases.wait(_COORDINATION, timeout).release,
+            lambda: self._coordination.take().close,
+            lambda: self._leases.wait(_COORDINATION, self._coordination_seconds).release,
         )
         try:
             yield

@@ -25,20 +25,20 @@ from thread_store.locks.folder import read_holder
 from thread_store.locks.holder import LockHolder
 from thread_store.locks.lock_file import LockFile
 
-__all__ = ["FlockedLock", "WriterLock"]
+__all__ = ["FlockedLock", "Loss", "WriterLock"]
 
 _log = logging.getLogger("rollout.locks")
 
 
-class _Loss(NamedTuple):
+class Loss(NamedTuple):
     """Why a lock isn't ours any more, and whose it is now."""
 
     reason: str
     holder: WriterHolder | None = None
 
 
-_FORKED = _Loss("this is a forked child, and the lock is its parent's")
-_RELEASED = _Loss("it was released")
+_FORKED = Loss("this is a forked child, and the lock is its parent's")
+_RELEASED = Loss("it was released")
 
 
 class WriterLock(ABC):
@@ -51,8 +51,9 @@ class WriterLock(ABC):
         """This process, as the lock file names it."""
         self._calls = calls
         self._pid = os.getpid()
-        self._lost: _Loss | None = None
-        self._releasing = threading.Lock()
+        self._lost: Loss | None = None
+        self._given_back = False
+        self._giving_back = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.thread_id} fence={self.fence}>"
@@ -78,19 +79,20 @@ class WriterLock(ABC):
             raise self._fenced(_FORKED)
         if self._lost is None and not self._is_ours():
             self._lost = self._find_loss()
+        # Asked again: a release sets it before it lets go of the file that was just looked at.
         if self._lost is not None:
             raise self._fenced(self._lost)
 
-    def _find_loss(self) -> _Loss:
+    def _find_loss(self) -> Loss:
         try:
             holder = read_holder(self._calls, self.path)
         except OSError as error:
-            return _Loss(f"something else stands at its path ({error.strerror})")
+            return Loss(f"another file stands at its path ({error.strerror})")
         if holder is None:
-            return _Loss("its lock file was removed")
-        return _Loss(f"{holder.writer} took it over", holder.writer)
+            return Loss("its lock file was removed, or replaced by nobody who is known")
+        return Loss(f"{holder.writer} took it over", holder.writer)
 
-    def _fenced(self, loss: _Loss) -> WriterFenced:
+    def _fenced(self, loss: Loss) -> WriterFenced:
         return WriterFenced(path=self.path, reason=loss.reason, thread_id=self.thread_id, holder=loss.holder)
 
     def raise_fence(self, minimum: int) -> None:
@@ -98,19 +100,22 @@ class WriterLock(ABC):
 
         Raises:
             WriterFenced: the lock was lost.
+            OSError: with a lease, that it can't be rewritten; the fence is as it was.
         """
         self.verify()
         if minimum > self.fence:
             holder = replace(self.holder, fence=minimum)
             self._rewrite(holder)
             self.holder = holder
+            self.verify()
 
     def release(self) -> None:
         """Give the lock up and remove its file. Never raises; a second call does nothing."""
         if self._pid != os.getpid():
             return
-        with self._releasing:
-            if self._lost is not _RELEASED:
+        with self._giving_back:
+            if not self._given_back:
+                self._given_back = True
                 self._lost = _RELEASED
                 self._give_back()
 

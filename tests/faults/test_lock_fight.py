@@ -1,0 +1,20 @@
+"""A short fight for one lock. More: `python -m tests.faults locks`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.lock_fight import KINDS, fight
+
+
+@pytest.mark.case("B29")
+@pytest.mark.case("B32")
+@pytest.mark.guarantee("G4")
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_stopped_and_robbed_processes_never_hold_a_lock_together(kind: str) -> None:
+    """Never two holders, each refusal names one, a dead one's lock is free at once, no file stays."""
+    report = fight(seconds=4, processes=20, kind=kind)
+    assert not report.failures, report.failures
+    assert report.acquisitions > 20
+    assert report.refusals > 100
+    assert report.killed_holding > 3
