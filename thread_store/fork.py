@@ -33,7 +33,7 @@ from thread_store.lineage import Lineage
 from thread_store.new_file import make_file
 from thread_store.segments import Segment
 
-__all__ = ["Fork", "ForkMode", "Reference", "base_at", "make_fork", "make_reference"]
+__all__ = ["Fork", "ForkMode", "NewReference", "base_at", "make_fork", "make_reference"]
 
 ForkMode = Literal["copy", "reference"]
 
@@ -98,7 +98,7 @@ def make_fork(
         )
         copied = 0
         if base is not None:
-            reference = Reference(target, payload, base, border, lineage, home)
+            reference = NewReference(target, payload, base, border, lineage, home)
             make_reference(reference, calls=calls, coordination=coordination)
         else:
             header = padded_meta_line(payload, 0 if origin.numbered else None)
@@ -178,7 +178,7 @@ def _total_bytes(parts: list[_Part]) -> int:
 # References
 
 
-class Reference(NamedTuple):
+class NewReference(NamedTuple):
     """A rollout that is to be made: where, its meta, and what it goes on from."""
 
     target: str
@@ -222,7 +222,7 @@ def _lies_in(home: Home, path: str) -> bool:
 
 
 def make_reference(
-    reference: Reference, *, calls: ForkCalls, coordination: AbstractContextManager[object] | None
+    reference: NewReference, *, calls: ForkCalls, coordination: AbstractContextManager[object] | None
 ) -> None:
     """Make a rollout that goes on from a border of another one, which is synced first.
 

@@ -129,7 +129,7 @@ class Lineage:
         start = start or Place(0, 0)
         for index in range(start.segment, len(self.segments) if end is None else end.segment + 1):
             segment = self.segments[index]
-            begin = start.offset if index == start.segment else 0
+            begin = max(start.offset if index == start.segment else 0, segment.start)
             until = end.offset if end is not None and index == end.segment else segment.end
             if end is None and index == len(self.segments) - 1:
                 until = segment.size
@@ -144,7 +144,8 @@ class Lineage:
         for index in range(end.segment, -1, -1):
             segment = self.segments[index]
             with self.open(index) as file:
-                for record in file.backward(0, end.offset if index == end.segment else segment.end):
+                until = end.offset if index == end.segment else segment.end
+                for record in file.backward(segment.start, until):
                     if record.offset != segment.meta_offset:
                         yield LineageRecord(index, record)
 

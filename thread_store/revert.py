@@ -20,7 +20,7 @@ from protocol.ids import ThreadId
 from protocol.meta import HistoryBase
 from rollout.paths import RolloutName
 from thread_store.borders import Border, resolve_border
-from thread_store.fork import Reference, base_at, make_reference
+from thread_store.fork import NewReference, base_at, make_reference
 from thread_store.fork_copy import ForkCalls
 from thread_store.fork_meta import MetaOrigin, revert_payload
 from thread_store.fork_point import ForkPoint
@@ -88,7 +88,7 @@ def make_revert(
             base=base,
             changes=meta_changes or {},
         )
-        reference = Reference(target, payload, base, border, lineage, home)
+        reference = NewReference(target, payload, base, border, lineage, home)
         make_reference(reference, calls=calls, coordination=coordination)
     return Revert(path=target, thread_id=thread_id, rollout_id=rollout_id, border=border, base=base)
 

@@ -32,12 +32,19 @@ class RolloutFiles:
         self._by_id: dict[ThreadId, Path] | None = None
 
     def find(self, rollout_id: str) -> Path | None:
-        """The file of that id; None if the home has none."""
+        """The file of that id; None if the home has none.
+
+        Raises:
+            RolloutUnreadable: it was not found, and a folder of the home can't be listed.
+        """
         try:
             wanted = ThreadId.parse(rollout_id)
         except InvalidThreadId:
             return None
-        return self._find_by_day(wanted) or self._all().get(wanted)
+        found = self._find_by_day(wanted) or self._all().get(wanted)
+        if found is None and self.home.passed_over:
+            raise self.home.passed_over[0]
+        return found
 
     def _find_by_day(self, wanted: ThreadId) -> Path | None:
         """Local time may be that of another place: the days beside it are looked at too."""
@@ -63,9 +70,9 @@ class RolloutFiles:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """Regular files alone; none if the folder can't be listed: then the whole home is looked through."""
+    """Regular files alone. None if the folder can't be listed: the look through the whole home tells why."""
     try:
         with os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:
         return []

@@ -82,12 +82,14 @@ class KeptOpen:
     @contextmanager
     def borrow(self, file: OpenRollout) -> Iterator[OpenRollout]:
         """Closed behind the block, unless it is kept."""
-        if file.compressed:
-            self._files[file.identity] = file
-            yield file
+        if not file.compressed:
+            with file:
+                yield file
             return
-        with file:
-            yield file
+        kept = self._files.setdefault(file.identity, file)
+        if kept is not file:
+            file.close()
+        yield kept
 
     @contextmanager
     def open(self, segment: Segment) -> Iterator[OpenRollout]:
@@ -114,6 +116,11 @@ def _close(files: dict[tuple[int, int], OpenRollout]) -> None:
 
 
 def segment_of(file: OpenRollout, end: int) -> Segment:
+    """The part of a file up to a border.
+
+    Raises:
+        NotARollout: not even its meta lies before that.
+    """
     if end < file.meta_end:
         raise NotARollout(path=file.path, reason="its first line is not finished")
     return Segment(
@@ -149,13 +156,14 @@ def resolve_base(
     seen: set[tuple[int, int]],
     kept: KeptOpen,
 ) -> tuple[Segment | None, HistoryBase | None, BaseProblem | None]:
-    """The segment that a base names, and what that one rests on; or what is wrong."""
-    found = files.find(base.thread_id)
-    if found is None:
-        message = f"the rollout {base.thread_id} is not in {files.home.path}"
-        return None, None, BaseProblem("missing", message, base.thread_id)
-    path = os.fspath(found)
+    """The segment that a base names, and what that one rests on; or what is wrong. `seen`: files so far."""
+    path: str | None = None
     try:
+        found = files.find(base.thread_id)
+        if found is None:
+            message = f"the rollout {base.thread_id} is not in {files.home.path}"
+            return None, None, BaseProblem("missing", message, base.thread_id)
+        path = os.fspath(found)
         with kept.borrow(OpenRollout(path)) as file:
             if file.identity in seen:
                 message = f"{path} rests on itself"

@@ -25,7 +25,8 @@ from protocol.errors import (
     RolloutExists,
     ThreadNotFound,
 )
-from rollout import read_rollout
+from protocol.response_items import ResponseItem
+from rollout import RolloutRecorder, read_rollout
 from tests.thread_store.histories import (
     Script,
     body_lines,
@@ -530,3 +531,24 @@ def test_errors_of_a_fork_are_of_this_library(home: Home) -> None:
     for source in (home.path / "nowhere.jsonl", home.path, place_of(home, A)):
         with pytest.raises(RolloutError):
             fork(home, source, B)
+
+
+# Going on in a fork
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.asyncio
+async def test_recorder_goes_on_in_a_fork(home: Home, mode: ForkMode) -> None:
+    """Its records are numbered behind the history, and the source sees none of them."""
+    source = write_thread(home, A, turns(2))
+    before = source.read_bytes()
+    made = fork(home, source, B, mode=mode)
+    async with await RolloutRecorder.open(made.path) as recorder:
+        await recorder.record(ResponseItem.message("assistant", "in the child"))
+    lines = history(made.path, home)
+    assert lines[:20] == body_lines(before)
+    added = [json.loads(each) for each in lines[20:]]
+    assert [each["type"] for each in added] == ["x_writer", "response_item", "x_writer"]
+    assert added[1]["ordinal"] == (made.border.end_ordinal or 0) + (mode == "reference")
+    assert source.read_bytes() == before
+    assert Lineage.resolve(made.path, home).problem is None

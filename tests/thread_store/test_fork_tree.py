@@ -42,7 +42,7 @@ def spawn(home: Home, thread_id: str, parent_id: str, *, root_id: str = A, **key
         "thread_source": "subagent",
         "agent_nickname": "Ada",
         "agent_role": "tester",
-        "agent_path": "/root/ada",
+        "agent_path": "/main/ada",
     }
     return write_thread(home, thread_id, turns(1), **{**declared, **keys})
 
@@ -74,7 +74,7 @@ def test_copies_of_sub_agents_belong_to_the_copies_of_their_parents(home: Home, 
     }
     assert {each["session_id"] for each in (first, second, third)} == {NEW}
     assert [each["forked_from_id"] for each in (first, second, third)] == [A, B, C]
-    assert (second["agent_nickname"], second["agent_path"]) == ("Ada", "/root/ada")
+    assert (second["agent_nickname"], second["agent_path"]) == ("Ada", "/main/ada")
     tree = build_tree(home)
     assert [each.thread_id for each in tree.subagents_of(NEW)] == [each.thread_id for each in made[1:]]
     assert [each.thread_id for each in tree.subagents_of(A)] == [B, C]

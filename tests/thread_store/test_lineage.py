@@ -330,3 +330,44 @@ def test_script_of_the_tests_numbers_densely() -> None:
     script = Script()
     script.turn(1, calls=["c"])
     assert [each.count(b'"ordinal"') for each in script.lines].count(0) == 2
+
+
+def test_byte_order_mark_is_passed_over(home: Home) -> None:
+    """In both directions, as the plain reader does."""
+    path = write_thread(home, A, turns(1))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    lineage = Lineage.resolve(path, home)
+    forward = list(lineage.forward())
+    assert len(forward) == 10
+    assert not [each.record.warning for each in forward if each.record.warning]
+    assert list(lineage.backward()) == forward[::-1]
+
+
+def test_ring_of_a_compressed_file_ends(home: Home) -> None:
+    """A file that rests on itself is met twice and opened once."""
+    path = place_of(home, A).with_suffix(".jsonl.zst")
+    base = {"thread_id": A, "end_ordinal_exclusive": 0, "end_byte_offset": 0}
+    path.write_bytes(zstandard.compress(meta(A, history_base=base) + turns(1)))
+    lineage = Lineage.resolve(path, home)
+    assert lineage.problem is not None
+    assert lineage.problem.code == "cycle"
+    assert len(list(lineage.forward())) == 10
+
+
+def test_folder_that_can_not_be_listed_is_no_missing_base(
+    home: Home, chain: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base may be there: what the system refused is said."""
+    chain[0].rename(place_of(home, A, archived=True))
+    scandir = os.scandir
+
+    def refuse(path: str | Path) -> Any:
+        if "archived" in str(path):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    problem = Lineage.resolve(chain[-1], home).problem
+    assert problem is not None
+    assert problem.code == "unreadable"
+    assert "Permission denied" in problem.message
