@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -39,6 +40,7 @@ from tests.thread_store.histories import (
     write_thread,
 )
 from tests.thread_store.scripted import ScriptedCalls
+from thread_store import open_rollout
 from thread_store.fork import Fork, ForkMode, make_fork
 from thread_store.fork_meta import ALIGNMENT_BYTES
 from thread_store.fork_point import ForkPoint
@@ -147,10 +149,11 @@ def test_caller_changes_the_meta_but_not_what_it_is(home: Home) -> None:
     """Keys are set or, with None, taken away; id, mode and descent are the fork's."""
     source = write_thread(home, A, turns(1))
     changes = {"cwd": "/new", "model_provider": None, "id": C, "history_mode": "legacy", "forked_from_id": C}
+    changes |= {"history_base": {"thread_id": C, "end_ordinal_exclusive": 1, "end_byte_offset": 1}}
     made = metas(fork(home, source, B, meta_changes=changes).path)[0]
     assert (made["id"], made["forked_from_id"], made["history_mode"]) == (B, A, "paginated")
     assert made["cwd"] == "/new"
-    assert "model_provider" not in made
+    assert not {"model_provider", "history_base"} & made.keys()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -264,6 +267,20 @@ def test_compressed_source_is_forked_by_its_decompressed_bytes(
     assert not path.exists()
 
 
+def test_compressed_source_is_decompressed_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is looked at until the fork is made."""
+    path = place_of(home, A).with_suffix(".jsonl.zst")
+    path.write_bytes(zstandard.compress(meta(A) + turns(3)))
+    spools: list[str] = []
+    original = open_rollout.spool
+    monkeypatch.setattr(
+        open_rollout, "spool", lambda name, blocks: spools.append(name) or original(name, blocks)
+    )
+    for number, mode in enumerate(MODES):
+        fork(home, path, uuid(0x60 + number), mode=mode, point=ForkPoint.turn(2))
+    assert spools == [str(path)] * 2
+
+
 def test_damaged_compressed_source_is_refused_or_copied_in_part(home: Home) -> None:
     """Bytes are missing: nobody takes that for the history unasked."""
     data = meta(A) + turns(3)
@@ -319,6 +336,34 @@ def test_source_that_is_being_written_is_cut_at_its_last_newline(home: Home, mod
     append(source, b'-03-04T05:06:07.000Z","ordinal":17,"type":"x","payload":{}}\n')
     assert history(made.path, home) == whole
     assert Lineage.resolve(made.path, home).problem is None
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_forks_of_a_source_under_a_busy_writer_are_prefixes(home: Home, mode: ForkMode) -> None:
+    """Lines arrive in pieces all the while; each fork is whole and ends at one of them."""
+    source = write_thread(home, A, b"")
+    lines = body_lines(turns(300))
+    stop = threading.Event()
+
+    def write() -> None:
+        with source.open("ab", buffering=0) as file:
+            for each in lines:
+                middle = len(each) // 2
+                file.write(each[:middle])
+                file.write(each[middle:] + b"\n")
+                if stop.is_set():
+                    return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        made = [fork(home, source, uuid(0x400 + number), mode=mode) for number in range(15)]
+    finally:
+        stop.set()
+        writer.join()
+    taken = [history(each.path, home) for each in made]
+    assert all(each == lines[: len(each)] for each in taken)
+    assert [len(each) for each in taken] == sorted(len(each) for each in taken)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -413,6 +458,17 @@ def test_name_and_id_of_the_target_must_agree(home: Home) -> None:
         make_fork(source, place_of(home, C), thread_id=B, home=home)
     with pytest.raises(InvalidThreadId):
         make_fork(source, place_of(home, C), thread_id="../x", home=home)
+
+
+def test_reference_outside_the_home_of_its_base_is_refused(home: Home, tmp_path: Path) -> None:
+    """There nothing would find the base; a copy may lie anywhere."""
+    source = write_thread(home, A, turns(1))
+    outside = tmp_path / f"rollout-2026-03-04T05-06-07-{B}.jsonl"
+    with pytest.raises(ForkRefused, match="home of its base"):
+        make_fork(source, outside, thread_id=B, home=home, mode="reference")
+    assert not outside.exists()
+    made = make_fork(source, outside, thread_id=B, home=home)
+    assert history(made.path, home) == body_lines(source.read_bytes())
 
 
 # Making a reference
