@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
@@ -80,6 +80,7 @@ def make_fork(
         ThreadNotFound, NotARollout, RolloutUnreadable: the source can't be read, or is of an older format.
         ForkPointInvalid: there is no such point.
         ForkRefused: a reference to a legacy, broken or foreign source; or the chain is broken.
+        ItemNotEncodable: its meta can't be written (`meta_changes`, or an unknown history mode).
         RolloutExists: something stands at the target.
         RolloutWriteError: the system refuses; nothing was made.
     """
@@ -102,9 +103,7 @@ def make_fork(
             make_reference(reference, calls=calls, coordination=coordination)
         else:
             header = padded_meta_line(payload, 0 if origin.numbered else None)
-            parts = _parts(lineage, border)
-            copied = _total_bytes(parts)
-            make_file(target, _filler(header, lineage, parts, calls, progress), calls=calls)
+            copied = _make_copy(target, header, lineage, border, calls=calls, progress=progress)
     return Fork(
         path=target,
         thread_id=new_id,
@@ -150,11 +149,18 @@ def _parts(lineage: Lineage, border: Border) -> list[_Part]:
     return parts
 
 
-def _filler(
-    header: bytes, lineage: Lineage, parts: list[_Part], calls: ForkCalls, progress: Progress | None
-) -> Callable[[int], None]:
-    """Writes the header, then the parts."""
-    total, done = _total_bytes(parts), 0
+def _make_copy(
+    target: str,
+    header: bytes,
+    lineage: Lineage,
+    border: Border,
+    *,
+    calls: ForkCalls,
+    progress: Progress | None,
+) -> int:
+    """Write the header, then the parts; returns how many bytes these have."""
+    parts = _parts(lineage, border)
+    total, done = sum(part.end - part.start for part in parts), 0
 
     def report(size: int) -> None:
         nonlocal done
@@ -168,11 +174,8 @@ def _filler(
             with lineage.open(part.segment) as file:
                 copy_range(file, part.start, part.end, descriptor, calls=calls, progress=report)
 
-    return fill
-
-
-def _total_bytes(parts: list[_Part]) -> int:
-    return sum(part.end - part.start for part in parts)
+    make_file(target, fill, calls=calls)
+    return total
 
 
 # References

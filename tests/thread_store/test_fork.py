@@ -21,6 +21,7 @@ from protocol.errors import (
     ForkPointInvalid,
     ForkRefused,
     InvalidThreadId,
+    ItemNotEncodable,
     NotARollout,
     RolloutError,
     RolloutExists,
@@ -32,6 +33,7 @@ from tests.thread_store.histories import (
     Script,
     body_lines,
     history,
+    line,
     meta,
     metas,
     place_of,
@@ -458,6 +460,26 @@ def test_name_and_id_of_the_target_must_agree(home: Home) -> None:
         make_fork(source, place_of(home, C), thread_id=B, home=home)
     with pytest.raises(InvalidThreadId):
         make_fork(source, place_of(home, C), thread_id="../x", home=home)
+
+
+def test_meta_that_codex_could_not_read_is_not_written(home: Home) -> None:
+    """An unknown history mode makes a file that is lost to it; values without a JSON form are refused too."""
+    source = write_thread(home, A, turns(1), history_mode="of a later version")
+    with pytest.raises(ItemNotEncodable, match="history_mode"):
+        fork(home, source, B)
+    known = write_thread(home, C, turns(1))
+    with pytest.raises(ItemNotEncodable):
+        fork(home, known, B, meta_changes={"x_task": float("nan")})
+    assert len(list(home.rollouts())) == 2
+
+
+def test_meta_without_what_codex_requires_gets_it(home: Home) -> None:
+    """Old or foreign metas lack keys, or have them of a wrong type: the fork's can be read."""
+    source = place_of(home, A)
+    source.write_bytes(line("session_meta", {"id": A, "cwd": 7, "history_mode": "paginated"}, 0) + turns(1))
+    made = metas(fork(home, source, B).path)[0]
+    required = ("id", "timestamp", "cwd", "originator", "cli_version")
+    assert all(isinstance(made[key], str) for key in required)
 
 
 def test_reference_outside_the_home_of_its_base_is_refused(home: Home, tmp_path: Path) -> None:
