@@ -89,15 +89,6 @@ def test_copy_holds_the_bytes_of_its_source_behind_a_padded_meta(home: Home) -> 
     assert json.loads(data[:header])["ordinal"] == 0
 
 
-@pytest.mark.parametrize("size", [3600, 3700, 3750, 3760, 3770, 3780, 3900, 9000])
-def test_meta_of_any_length_ends_on_a_block(home: Home, size: int) -> None:
-    """Also where the padding itself has no room in the last block."""
-    source = write_thread(home, A, turns(1), base_instructions={"text": "é" * size})
-    for more in range(14):
-        made = fork(home, source, uuid(0x100 + more), meta_changes={"x_task": "x" * more})
-        assert (Path(made.path).read_bytes().index(b"\n") + 1) % ALIGNMENT_BYTES == 0
-
-
 def test_reference_holds_its_meta_alone(home: Home) -> None:
     """It names the rollout, the byte, the next ordinal and the hash of the last line."""
     source = write_thread(home, A, turns(2))
