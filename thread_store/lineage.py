@@ -23,7 +23,7 @@ from thread_store.open_rollout import OpenRollout
 from thread_store.rollout_files import RolloutFiles
 from thread_store.segments import BaseProblem, KeptOpen, Segment, base_of, resolve_base, segment_of
 
-__all__ = ["Lineage", "LineageRecord", "Place", "read_lineage"]
+__all__ = ["BaseProblem", "Lineage", "LineageRecord", "Place", "read_lineage"]
 
 
 class Place(NamedTuple):
