@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -26,6 +26,11 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--big", action="store_true", help="writer: also append to a file of 1 GB")
     parser.add_argument(
+        "--image",
+        choices=("xfs",),
+        help="fork: also on one that shares blocks, mounted for it (root)",
+    )
+    parser.add_argument(
         "--dir", type=Path, default=Path(tempfile.gettempdir()), help="where the files are written"
     )
     return parser.parse_args()
@@ -40,6 +45,13 @@ async def parts_of(options: argparse.Namespace) -> AsyncIterator[list[Row]]:
         sizes = Sizes.quick() if options.quick else Sizes()
         async for rows in writer_rows(options.dir, rounds=rounds, sizes=sizes, big=options.big):
             yield rows
+    elif options.bench == "fork":
+        from benches.fork import fork_rows, image_rows
+
+        file_bytes = 5_000_000 if options.quick else 1_000_000_000
+        yield await fork_rows(options.dir, rounds=rounds, file_bytes=file_bytes)
+        if options.image:
+            yield await image_rows(options.dir, rounds=rounds, file_bytes=file_bytes)
     else:
         yield await _short_bench(options, rounds)
 

@@ -16,8 +16,9 @@ from protocol.errors import ForkPointInvalid
 from thread_store.call_pairs import find_open_call, nearest_borders
 from thread_store.fork_point import ForkPoint
 from thread_store.landmarks import Mark, landmark_of
-from thread_store.lineage import Lineage, LineageRecord, Place, Segment
+from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
+from thread_store.segments import Segment
 from thread_store.turn_starts import find_turns
 
 __all__ = ["Border", "resolve_border"]
@@ -51,7 +52,7 @@ def resolve_border(point: ForkPoint, lineage: Lineage) -> Border:
     segment = lineage.segments[place.segment]
     if not segment.paginated:
         return Border(place, None)
-    with segment.open() as file:
+    with lineage.open(place.segment) as file:
         return Border(place, file.next_ordinal(place.offset))
 
 
@@ -112,7 +113,7 @@ def _at_offset(point: ForkPoint, lineage: Lineage) -> Place:
     segment = lineage.segments[index]
     if point.value > segment.end:
         raise _invalid(point, lineage, f"its whole lines end at byte {segment.end:,}")
-    with segment.open() as file:
+    with lineage.open(index) as file:
         if not file.is_border(point.value):
             raise _invalid(point, lineage, "no line begins there")
     return Place(index, point.value)
@@ -135,23 +136,23 @@ def _at_ordinal(point: ForkPoint, lineage: Lineage) -> Place:
             continue
         if segment.first_ordinal is not None and ordinal == segment.first_ordinal:
             return Place(index, 0)
-        found = _find_ordinal(segment, ordinal)
+        with lineage.open(index) as file:
+            found = _find_ordinal(file, segment, ordinal)
         if found is None:
             break
         return Place(index, found)
     raise _invalid(point, lineage, "no record has that ordinal")
 
 
-def _find_ordinal(segment: Segment, ordinal: int) -> int | None:
+def _find_ordinal(file: OpenRollout, segment: Segment, ordinal: int) -> int | None:
     """Where the record of an ordinal begins; the end of the segment, if it would be the next one."""
-    with segment.open() as file:
-        if file.next_ordinal(segment.end) == ordinal:
-            return segment.end
-        start = _halve(file, segment, ordinal)
-        found = _scan_for(file, start, segment.end, ordinal, sorted_by_ordinal=True)
-        if found is None:  # not in order, or not there
-            found = _scan_for(file, segment.meta_end, segment.end, ordinal, sorted_by_ordinal=False)
-        return found
+    if file.next_ordinal(segment.end) == ordinal:
+        return segment.end
+    start = _halve(file, segment, ordinal)
+    found = _scan_for(file, start, segment.end, ordinal, sorted_by_ordinal=True)
+    if found is None:  # not in order, or not there
+        found = _scan_for(file, segment.meta_end, segment.end, ordinal, sorted_by_ordinal=False)
+    return found
 
 
 def _halve(file: OpenRollout, segment: Segment, ordinal: int) -> int:

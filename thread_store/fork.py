@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
@@ -29,10 +29,11 @@ from thread_store.fork_copy import ForkCalls, Progress, copy_range, write_all
 from thread_store.fork_meta import MetaOrigin, fork_payload, meta_line, padded_meta_line
 from thread_store.fork_point import ForkPoint
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Segment
+from thread_store.lineage import Lineage
 from thread_store.new_file import make_file
+from thread_store.segments import Segment
 
-__all__ = ["Fork", "ForkMode", "base_at", "make_fork", "make_reference"]
+__all__ = ["Fork", "ForkMode", "NewReference", "base_at", "make_fork", "make_reference"]
 
 ForkMode = Literal["copy", "reference"]
 
@@ -79,6 +80,7 @@ def make_fork(
         ThreadNotFound, NotARollout, RolloutUnreadable: the source can't be read, or is of an older format.
         ForkPointInvalid: there is no such point.
         ForkRefused: a reference to a legacy, broken or foreign source; or the chain is broken.
+        ItemNotEncodable: its meta can't be written (`meta_changes`, or an unknown history mode).
         RolloutExists: something stands at the target.
         RolloutWriteError: the system refuses; nothing was made.
     """
@@ -86,23 +88,22 @@ def make_fork(
     new_id = ThreadId.parse(thread_id)
     target = os.path.abspath(os.fspath(target_path))
     _require_own_name(target, new_id)
-    lineage = Lineage.resolve(source_path, home)
-    _require_whole(lineage, mode=mode, partial=partial)
-    border = resolve_border(point or ForkPoint.end(), lineage)
-    with lineage.own.open() as file:
-        origin = MetaOrigin(file)
-    base = base_at(border, lineage, home) if mode == "reference" else None
-    payload = fork_payload(
-        origin, thread_id=new_id, end_ordinal=border.end_ordinal, base=base, changes=meta_changes or {}
-    )
-    copied = 0
-    if base is not None:
-        make_reference(target, payload, base, border, lineage, calls=calls, coordination=coordination)
-    else:
-        header = padded_meta_line(payload, 0 if origin.numbered else None)
-        parts = _parts(lineage, border)
-        copied = _total_bytes(parts)
-        make_file(target, _filler(header, parts, calls, progress), calls=calls)
+    with Lineage.resolve(source_path, home) as lineage:
+        _require_whole(lineage, mode=mode, partial=partial)
+        border = resolve_border(point or ForkPoint.end(), lineage)
+        with lineage.open(lineage.end.segment) as file:
+            origin = MetaOrigin(file)
+        base = base_at(border, lineage, home) if mode == "reference" else None
+        payload = fork_payload(
+            origin, thread_id=new_id, end_ordinal=border.end_ordinal, base=base, changes=meta_changes or {}
+        )
+        copied = 0
+        if base is not None:
+            reference = NewReference(target, payload, base, border, lineage, home)
+            make_reference(reference, calls=calls, coordination=coordination)
+        else:
+            header = padded_meta_line(payload, 0 if origin.numbered else None)
+            copied = _make_copy(target, header, lineage, border, calls=calls, progress=progress)
     return Fork(
         path=target,
         thread_id=new_id,
@@ -133,7 +134,7 @@ def _require_whole(lineage: Lineage, *, mode: ForkMode, partial: bool) -> None:
 
 
 class _Part(NamedTuple):
-    segment: Segment
+    segment: int
     start: int
     end: int
 
@@ -144,15 +145,22 @@ def _parts(lineage: Lineage, border: Border) -> list[_Part]:
     parts = []
     for index, segment in enumerate(lineage.segments[: border.place.segment + 1]):
         end = border.offset if index == border.place.segment else segment.end
-        parts.append(_Part(segment, segment.meta_end if index else segment.start, end))
+        parts.append(_Part(index, segment.meta_end if index else segment.start, end))
     return parts
 
 
-def _filler(
-    header: bytes, parts: list[_Part], calls: ForkCalls, progress: Progress | None
-) -> Callable[[int], None]:
-    """Writes the header, then the parts."""
-    total, done = _total_bytes(parts), 0
+def _make_copy(
+    target: str,
+    header: bytes,
+    lineage: Lineage,
+    border: Border,
+    *,
+    calls: ForkCalls,
+    progress: Progress | None,
+) -> int:
+    """Write the header, then the parts; returns how many bytes these have."""
+    parts = _parts(lineage, border)
+    total, done = sum(part.end - part.start for part in parts), 0
 
     def report(size: int) -> None:
         nonlocal done
@@ -163,17 +171,25 @@ def _filler(
     def fill(descriptor: int) -> None:
         write_all(calls, descriptor, header)
         for part in parts:
-            with part.segment.open() as file:
+            with lineage.open(part.segment) as file:
                 copy_range(file, part.start, part.end, descriptor, calls=calls, progress=report)
 
-    return fill
-
-
-def _total_bytes(parts: list[_Part]) -> int:
-    return sum(part.end - part.start for part in parts)
+    make_file(target, fill, calls=calls)
+    return total
 
 
 # References
+
+
+class NewReference(NamedTuple):
+    """A rollout that is to be made: where, its meta, and what it goes on from."""
+
+    target: str
+    payload: Mapping[str, Any]
+    base: HistoryBase
+    border: Border
+    lineage: Lineage
+    home: Home
 
 
 def base_at(border: Border, lineage: Lineage, home: Home) -> HistoryBase:
@@ -190,7 +206,7 @@ def base_at(border: Border, lineage: Lineage, home: Home) -> HistoryBase:
             reason=f"nothing can refer to it: {reason or 'its records have no ordinals'}",
             hint="Copy it (mode='copy')",
         )
-    with segment.open() as file:
+    with lineage.open(border.place.segment) as file:
         digest = hashlib.sha256(file.last_line(border.offset)).hexdigest()
     return HistoryBase(segment.rollout_id, border.end_ordinal, border.offset, digest)
 
@@ -198,34 +214,34 @@ def base_at(border: Border, lineage: Lineage, home: Home) -> HistoryBase:
 def _why_no_base(segment: Segment, home: Home) -> str | None:
     if not segment.paginated:
         return "it is a legacy rollout"
-    path = os.path.realpath(segment.path)
-    folders = [os.path.join(home.path, name, "") for name in (SESSIONS_FOLDER, ARCHIVED_FOLDER)]
-    if segment.rollout_id is None or not path.startswith(tuple(folders)):
+    if segment.rollout_id is None or not _lies_in(home, segment.path):
         return f"it is not found in {home.path} by its id"
     return None
 
 
+def _lies_in(home: Home, path: str) -> bool:
+    folders = [os.path.join(home.path, name, "") for name in (SESSIONS_FOLDER, ARCHIVED_FOLDER)]
+    return os.path.realpath(path).startswith(tuple(folders))
+
+
 def make_reference(
-    target: str,
-    payload: Mapping[str, Any],
-    base: HistoryBase,
-    border: Border,
-    lineage: Lineage,
-    *,
-    calls: ForkCalls,
-    coordination: AbstractContextManager[object] | None,
+    reference: NewReference, *, calls: ForkCalls, coordination: AbstractContextManager[object] | None
 ) -> None:
     """Make a rollout that goes on from a border of another one, which is synced first.
 
     Raises:
+        ForkRefused: its place is in another home than its base, where nobody would find that.
         ThreadNotFound, RolloutReplaced: the base was moved or replaced meanwhile.
         RolloutExists, RolloutWriteError: as `make_file`.
     """
+    target, payload, base, border, lineage, home = reference
+    if not _lies_in(home, target):
+        raise ForkRefused(path=target, reason=f"a reference must lie in the home of its base, {home.path}")
     segment = lineage.segments[border.place.segment]
     line = meta_line(payload, base.end_ordinal_exclusive)
 
     def fill(descriptor: int) -> None:
-        with segment.open() as file:
+        with lineage.open(border.place.segment) as file:
             calls.datasync(file.descriptor)
         for folder in folders_up_to_home(segment.path):
             calls.sync_folder(folder)

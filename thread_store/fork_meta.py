@@ -26,8 +26,8 @@ ALIGNMENT_BYTES = 4096
 """Blocks of a file system are as long, or a part of it, nearly everywhere."""
 
 _NOT_INHERITED = frozenset(
-    {"history_base", "x_pad", "x_takeover", "forked_from_id", "forked_from_ordinal_exclusive", "session_id"}
-    | {"parent_thread_id", "agent_nickname", "agent_role", "agent_path", "context_window"}
+    {"x_takeover", "forked_from_id", "forked_from_ordinal_exclusive", "session_id", "parent_thread_id"}
+    | {"agent_nickname", "agent_role", "agent_path", "context_window"}
 )
 _PAD_KEY_BYTES = len(b',"x_pad":""')
 
@@ -57,7 +57,11 @@ def fork_payload(
     base: HistoryBase | None,
     changes: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The meta of a new thread. It is nobody's sub-agent unless `changes` say so; None takes a key away."""
+    """The meta of a new thread. It is nobody's sub-agent unless `changes` say so; None takes a key away.
+
+    Raises:
+        ItemNotEncodable: the source's history mode is one that Codex couldn't read.
+    """
     payload = {key: value for key, value in origin.payload.items() if key not in _NOT_INHERITED}
     if origin.is_subagent:
         payload["source"] = "cli"
@@ -79,7 +83,7 @@ def revert_payload(
     changes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The meta of the same thread in a new rollout."""
-    payload = {key: value for key, value in origin.payload.items() if key not in ("x_pad", "x_takeover")}
+    payload = {key: value for key, value in origin.payload.items() if key != "x_takeover"}
     payload.update(changes)
     forked_at = origin.meta.forked_from_ordinal_exclusive
     if forked_at is not None:
@@ -90,13 +94,15 @@ def revert_payload(
 def _finish(
     payload: dict[str, Any], origin: MetaOrigin, thread_id: str, base: HistoryBase | None
 ) -> dict[str, Any]:
+    payload = {key: value for key, value in payload.items() if key not in ("history_base", "x_pad")}
+    meta = origin.meta.filled(thread_id=thread_id, timestamp=format_timestamp(now_ms()))
     payload["id"] = thread_id
     payload["timestamp"] = format_timestamp(now_ms())
     payload["originator"] = ORIGINATOR
     payload["cli_version"] = VERSION
     if not isinstance(payload.get("cwd"), str):
-        payload["cwd"] = origin.meta.cwd
-    payload["history_mode"] = origin.meta.history_mode
+        payload["cwd"] = meta.cwd
+    payload["history_mode"] = meta.history_mode
     if base is not None:
         payload["history_base"] = structs.asdict(base)
     return {key: value for key, value in payload.items() if value is not None}

@@ -99,11 +99,11 @@ def _begun_before(
 
 def _time_behind(point: ForkPoint, path: str | os.PathLike[str], home: Home) -> datetime | None:
     """When the first record behind the point was written; None if there is none that says so."""
-    lineage = Lineage.resolve(path, home)
-    for each in lineage.forward(resolve_border(point, lineage).place, lineage.end):
-        written = None if each.record.line is None else parse_timestamp(each.record.line.timestamp)
-        if written is not None:
-            return written
+    with Lineage.resolve(path, home) as lineage:
+        for each in lineage.forward(resolve_border(point, lineage).place, lineage.end):
+            written = None if each.record.line is None else parse_timestamp(each.record.line.timestamp)
+            if written is not None:
+                return written
     return None
 
 

@@ -20,7 +20,7 @@ from protocol.ids import ThreadId
 from protocol.meta import HistoryBase
 from rollout.paths import RolloutName
 from thread_store.borders import Border, resolve_border
-from thread_store.fork import base_at, make_reference
+from thread_store.fork import NewReference, base_at, make_reference
 from thread_store.fork_copy import ForkCalls
 from thread_store.fork_meta import MetaOrigin, revert_payload
 from thread_store.fork_point import ForkPoint
@@ -66,35 +66,31 @@ def make_revert(
             RolloutWriteError: as `make_fork`.
     """
     calls = calls or ForkCalls()
-    lineage = Lineage.resolve(source_path, home)
-    if not lineage.own.paginated:
-        raise ForkRefused(
-            path=lineage.own.path,
-            reason="a legacy thread is not reverted by a new file",
-            hint="Record a thread_rolled_back, or fork it",
+    with Lineage.resolve(source_path, home) as lineage:
+        if not lineage.own.paginated:
+            raise ForkRefused(
+                path=lineage.own.path,
+                reason="a legacy thread is not reverted by a new file",
+                hint="Record a thread_rolled_back, or fork it",
+            )
+        border = resolve_border(point, lineage)
+        base = base_at(border, lineage, home)
+        with lineage.open(lineage.end.segment) as file:
+            origin = MetaOrigin(file)
+        thread_id = ThreadId.parse(origin.thread_id or "")
+        rollout_id = next_rollout_id(_rollout_ids(home, thread_id))
+        name = RolloutName.make(thread_id, created=created or datetime.now(), rollout_id=rollout_id)
+        target = os.path.join(home.path, name.folder, name.text)
+        payload = revert_payload(
+            origin,
+            thread_id=thread_id,
+            end_ordinal=base.end_ordinal_exclusive,
+            base=base,
+            changes=meta_changes or {},
         )
-    border = resolve_border(point, lineage)
-    base = base_at(border, lineage, home)
-    with lineage.own.open() as file:
-        origin = MetaOrigin(file)
-    thread_id = ThreadId.parse(origin.thread_id or "")
-    name = RolloutName.make(
-        thread_id,
-        created=created or datetime.now(),
-        rollout_id=next_rollout_id(_rollout_ids(home, thread_id)),
-    )
-    target = os.path.join(home.path, name.folder, name.text)
-    payload = revert_payload(
-        origin,
-        thread_id=thread_id,
-        end_ordinal=base.end_ordinal_exclusive,
-        base=base,
-        changes=meta_changes or {},
-    )
-    make_reference(target, payload, base, border, lineage, calls=calls, coordination=coordination)
-    return Revert(
-        path=target, thread_id=thread_id, rollout_id=name.rollout_id or "", border=border, base=base
-    )
+        reference = NewReference(target, payload, base, border, lineage, home)
+        make_reference(reference, calls=calls, coordination=coordination)
+    return Revert(path=target, thread_id=thread_id, rollout_id=rollout_id, border=border, base=base)
 
 
 def _rollout_ids(home: Home, thread_id: ThreadId) -> list[ThreadId]:

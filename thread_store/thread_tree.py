@@ -115,9 +115,11 @@ def build_tree(home: Home) -> ThreadTree:
     unreadable: list[RolloutError] = []
     for found in home.rollouts():
         try:
-            files[found.name.thread_id].append((found, _read_meta(found)))
+            meta = _read_meta(found)
         except RolloutError as error:
             unreadable.append(error)
+        else:
+            files[found.name.thread_id].append((found, meta))
     nodes: dict[str, ThreadNode] = {
         thread_id: _node(thread_id, files[thread_id]) for thread_id in sorted(files)
     }
