@@ -19,7 +19,7 @@ class Alarm:
 
     def __init__(self, service: Service, *, linger_seconds: float) -> None:
         self._service = service
-        self._linger_seconds = linger_seconds
+        self._linger_with = service.lingering(linger_seconds)
         self._event = anyio.Event()
         self._rung = False
         self._posted = False
@@ -51,7 +51,7 @@ class Alarm:
     def _linger(self) -> None:
         self._lingering = True
         try:
-            self._service.lingering.add(self._lingered, self._linger_seconds)
+            self._linger_with.add(self._lingered)
         except BaseException:  # as above
             self._lingering = False
             raise

@@ -55,7 +55,7 @@ class DaemonExecutor(Executor):
         return future
 
     def close(self) -> None:
-        """Let the threads end when they have done what was posted. What is posted later runs in its caller."""
+        """Let the threads end when they have done what was posted; what comes later runs in its caller."""
         with self._lock:
             self._closed = True
             for _ in range(self._threads):

@@ -50,8 +50,7 @@ class Service:
         self._pid = os.getpid()
         self._executor = DaemonExecutor(_SYNC_THREADS_MAX, f"{name}-sync")
         self._started = threading.Event()
-        self.lingering = Lingering(self)
-        """Wakes writers that nobody waits for."""
+        self._lingerings: dict[float, Lingering] = {}
         self._writers: set[Served] = set()
         self._exiting = False
         self._thread = threading.Thread(target=anyio.run, args=(self._serve,), name=name, daemon=True)
@@ -78,7 +77,7 @@ class Service:
             await self._stop.wait()
 
     def stop(self) -> None:
-        """Let the loop and its thread end once the writers have; they must have been closed. From any thread."""
+        """Let the loop and its thread end; the writers must have been closed. From any thread."""
         atexit.unregister(self._drain_at_exit)
         self.call(self._stop.set)
         self._executor.close()
@@ -86,6 +85,10 @@ class Service:
     def call(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the service loop soon; from any thread, also from a finalizer."""
         self.loop.call_soon_threadsafe(callback, *args, context=self._context)
+
+    def lingering(self, seconds: float) -> Lingering:
+        """What wakes the writers of this linger time that nobody waits for."""
+        return self._lingerings.setdefault(seconds, Lingering(self, seconds))
 
     def adopt(self, writer: Served) -> None:
         """Give a writer its task."""
