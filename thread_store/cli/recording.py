@@ -26,7 +26,7 @@ from rollout.blocking import BlockingRecorder
 from rollout.config import RecorderConfig
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.input_lines import InputLines
-from thread_store.cli.progress import InputProgress
+from thread_store.cli.progress import ByteProgress
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.stop_signals import StopSignals
 from thread_store.cli.terminal import Terminal
@@ -61,9 +61,10 @@ class Recording:
         """Read to the end, or to a signal; then close, acknowledge, and return the exit code."""
         lines = InputLines(descriptor, self._stop, line_bytes_max=self._line_bytes_max)
         status = os.fstat(descriptor)
-        progress = InputProgress(self._terminal, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        total_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
+        progress = ByteProgress(self._terminal, "recording")
         try:
-            self._read(lines, progress)
+            self._read(lines, lambda: progress.update(lines.read_bytes, total_bytes, lines=lines.lines))
         except BaseException:
             progress.clear()
             self._close()  # what was accepted before is saved whatever happened here
@@ -78,7 +79,7 @@ class Recording:
         code = self._stop.exit_code
         return code if code is not None else ExitCode.PROBLEMS if self._bad_lines else ExitCode.DONE
 
-    def _read(self, lines: InputLines, progress: InputProgress) -> None:
+    def _read(self, lines: InputLines, show_progress: Callable[[], None]) -> None:
         for each in lines:
             if each is None:
                 self._flush()
@@ -88,7 +89,7 @@ class Recording:
                 self._reject(number, "too_long", f"it is longer than {self._line_bytes_max:,} bytes")
             elif not self._take(number, line):
                 return
-            progress.update(lines.read_bytes, lines.lines)
+            show_progress()
 
     def _take(self, number: int, line: bytes) -> bool:
         """Record one line. False if it had to be given up: a signal came and the queue is full."""
