@@ -260,7 +260,8 @@ def test_empty_input_makes_no_file(rollout: Run, home: Path, input: bytes) -> No
     done = rollout("record", input=input)
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"nothing to record" in done.stderr
-    assert not home.exists()
+    files = [each.name for each in home.rglob("*") if not each.is_dir()]
+    assert files == [".coordination.lock"]
 
 
 def test_empty_input_leaves_an_existing_file_alone(rollout: Run, write: Callable[..., Path]) -> None:
@@ -443,7 +444,7 @@ def test_killed_after_the_first_prompt_keeps_it(start: Callable[..., Recording],
     recording = start("--text")
     recording.input.write(b"the only prompt\n")
     recording.input.flush()
-    wait_until(lambda: any(len(items_of(path)) == 3 for path in recording.home.rglob("rollout-*.jsonl")))
+    wait_until(lambda: any(len(items_of(path)) == 4 for path in recording.home.rglob("rollout-*.jsonl")))
     recording.process.kill()
     assert recording.finish()[0] == -signal.SIGKILL
     assert b"the only prompt" in rollout("show", "@").stdout
@@ -484,9 +485,10 @@ IMPATIENT = (
     sys.executable,
     "-c",
     "import functools, sys\n"
-    "from rollout import blocking\n"
     "from rollout.config import RecorderConfig\n"
-    "blocking.create = functools.partial(blocking.create, config=RecorderConfig(close_seconds=0.2))\n"
+    "from thread_store.local_threads import LocalThreads\n"
+    "config = RecorderConfig(close_seconds=0.2)\n"
+    "LocalThreads.create = functools.partialmethod(LocalThreads.create, config=config)\n"
     "from thread_store.cli import main\n"
     "sys.exit(main())\n",
 )

@@ -68,9 +68,11 @@ def command(context: click.Context, thread: str, turn: int | None, dry_run: bool
 
 
 def _revert(where: HomeThread, point: ForkPoint) -> str:
-    with LocalThreads(where.home) as threads:
-        with BlockingThread(threads.revert(where.thread_id, point=point)) as thread:
-            return thread.path
+    with (
+        LocalThreads(where.home) as threads,
+        BlockingThread(threads.revert(where.thread_id, point=point)) as thread,
+    ):
+        return thread.path
 
 
 def _is_wanted(terminal: Terminal, plan: RevertPlan) -> bool:

@@ -16,7 +16,7 @@ from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
 from thread_store.history import find_late_bytes
-from thread_store.home import Home
+from thread_store.home import FRAGMENT_MIN, Home
 from thread_store.lineage import Lineage
 from thread_store.local_threads import LocalThreads
 from thread_store.locks import LockState, SeenLock, ThreadLocks
@@ -57,8 +57,8 @@ def _find(terminal: Terminal, thread: str) -> HomeThread:
     except ThreadNotFound:
         home = Home.resolve(terminal.home, terminal.environ)
         locked = [each.thread_id for each in ThreadLocks(home.path).holders()]
-        fitting = [each for each in locked if each == thread.lower() or each.endswith(thread.lower())]
-        if len(fitting) != 1:
+        fitting = [each for each in locked if each.endswith(thread.lower())]
+        if len(fitting) != 1 or len(thread) < FRAGMENT_MIN:
             raise
         return HomeThread(home, fitting[0])
 

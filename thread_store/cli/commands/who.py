@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 import click
 
@@ -73,29 +74,30 @@ def _redraw(terminal: Terminal, home: Home) -> int:
 
 
 def _print_changes(terminal: Terminal, home: Home) -> int:
-    """A line for each writer that came, got further or is seen otherwise; one of state `gone` for who went."""
-    known: dict[str, SeenWriter] = {}
+    """A line for each writer that came, got further or is seen otherwise; its state is `gone` if it went."""
+    known: dict[str, dict[str, Any]] = {}
     while True:
-        now = {each.lock.thread_id: each for each in see_writers(home)}
-        for thread_id, seen in now.items():
-            if known.get(thread_id) != seen:
-                _print_change(terminal, seen, str(seen.lock.state))
-        for thread_id in known.keys() - now.keys():
-            _print_change(terminal, known[thread_id], "gone")
+        now = {str(each.lock.thread_id): writer_object(each) for each in see_writers(home)}
+        gone = {
+            thread_id: {**known[thread_id], "state": "gone", "alive": None}
+            for thread_id in known.keys() - now.keys()
+        }
+        for thread_id, found in {**now, **gone}.items():
+            if known.get(thread_id) != found:
+                _print_change(terminal, found)
         terminal.stdout.flush()
-        known = {**now}
+        known = now
         time.sleep(_WATCH_SECONDS)
 
 
-def _print_change(terminal: Terminal, seen: SeenWriter, state: str) -> None:
-    found = {**writer_object(seen), "state": state}
-    if state == "gone":
-        found["alive"] = None
+def _print_change(terminal: Terminal, found: dict[str, Any]) -> None:
     if terminal.json:
         terminal.emit("writer", **found)
         return
-    item = "" if seen.last_ordinal is None else f", at #{seen.last_ordinal}"
-    terminal.print(safe_line(f"{seen.lock.thread_id} {state}: {seen.lock.writer}{item}"))
+    pid = terminal.mark("nothing") if found["pid"] is None else found["pid"]
+    item = "" if found["last_ordinal"] is None else f", at #{found['last_ordinal']}"
+    command = f" ({found['command']})" if found["command"] else ""
+    terminal.print(safe_line(f"{found['thread']}  {found['state']}  pid {pid}{command}{item}"))
 
 
 def _table(terminal: Terminal, home: Home, writers: list[SeenWriter]) -> str:
