@@ -236,7 +236,7 @@ def _open_again(report: DemoReport) -> None:
 
 
 def _fork(report: DemoReport) -> None:
-    """What somebody does who wants to try another way from there: the history up to a point, as a new thread."""
+    """What somebody does who wants to try another way: a new thread with the history up to a point."""
     from protocol.ids import ThreadId
     from thread_store.fork import make_fork
     from thread_store.fork_point import ForkPoint

@@ -28,7 +28,7 @@ def named_point(target: Target, lineage: Lineage, *, turn: int | None, checkpoin
         ForkPointInvalid: no record begins at that byte.
     """
     if sum((target.selects, turn is not None, checkpoint)) > 1:
-        raise click.UsageError("give one point: #N, --turn, or what else there is")
+        raise click.UsageError("two points are named; give one")
     if target.selects and not target.selects_one:
         raise click.UsageError(f"{target.address} are several items; give the last one that is to stay")
     if turn is not None:

@@ -82,7 +82,7 @@ def _history(node: ThreadNode) -> str:
     at = None if base is None else last_ordinal(base.end_ordinal_exclusive)
     how = "reverted to" if node.meta.x_takeover is None else "taken over at"
     place = f" #{at}" if at is not None else ""
-    return f"{how}{place}{f' ({moved} times moved)' if moved > 1 else ''}"
+    return f"{how}{place}{f' ({moved + 1} rollouts)' if moved > 1 else ''}"
 
 
 def last_ordinal(end_exclusive: int | None) -> int | None:

@@ -44,7 +44,8 @@ def command(context: click.Context, seconds: float, keep: str | None) -> int:
 
     A small scripted agent runs real tools in a process of its own and records itself. At a random
     moment it gets SIGKILL. Then the file is read back and compared with what the agent had been told
-    was safe, and the thread is forked. Exit code 0 if not one acknowledged record is missing or doubled, else 1.
+    was safe, and the thread is forked. Exit code 0 if not one acknowledged record is missing or
+    doubled, else 1.
 
     \b
     Examples:
@@ -154,7 +155,7 @@ class _Story:
             f"{rollout} show {report.thread_id}",
             f"{rollout} check {report.thread_id}",
             f"{rollout} tree",
-            f"echo 'and now?' | {rollout} record --text --thread @",
+            f"echo 'and now?' | {rollout} record --text --thread {report.thread_id}",
         ]
         if self._temporary:
             lines.append(f"rm -r {shlex.quote(report.home)}")

@@ -14,6 +14,7 @@ from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
+from thread_store.cli.target import Target
 from thread_store.cli.terminal import Terminal
 from thread_store.fork_point import ForkPoint
 from thread_store.lineage import Lineage
@@ -59,10 +60,10 @@ def command(context: click.Context, thread: str, turn: int | None, dry_run: bool
     if dry_run:
         _tell(terminal, where, plan, text=f"{_what_goes(plan)} would go; nothing was changed", dry_run=True)
         return ExitCode.DONE
-    if not yes and not _is_wanted(terminal, plan):
+    if not yes and not _is_wanted(terminal, plan, named.target):
         return ExitCode.REFUSED
     path = _revert(where, point)
-    text = f"{where.thread_id} ends with {_end(plan)} now, without {_what_goes(plan)}; it goes on in {path}"
+    text = f"{where.thread_id} ends with {_end(plan)} now; gone: {_what_goes(plan)}; it goes on in {path}"
     _tell(terminal, where, plan, text=text, path=path)
     return ExitCode.DONE
 
@@ -75,10 +76,11 @@ def _revert(where: HomeThread, point: ForkPoint) -> str:
         return thread.path
 
 
-def _is_wanted(terminal: Terminal, plan: RevertPlan) -> bool:
+def _is_wanted(terminal: Terminal, plan: RevertPlan, target: Target) -> bool:
     if terminal.json or sys.stdin is None or not sys.stdin.isatty() or not terminal.stderr.isatty():
         message = "revert needs --yes when there is nobody to ask"
-        terminal.fail(message, code="needs_yes", hint="Try: rollout revert … --dry-run")
+        again = target.command("revert", target.address)
+        terminal.fail(message, code="needs_yes", hint=f"Try: {again} --dry-run")
         return False
     wanted = click.confirm(f"{_what_goes(plan)} will go. Revert?", err=True)
     if not wanted:
@@ -87,7 +89,8 @@ def _is_wanted(terminal: Terminal, plan: RevertPlan) -> bool:
 
 
 def _what_goes(plan: RevertPlan) -> str:
-    return f"{plan.turns:,} turns with {plan.records:,} records behind {_end(plan)}"
+    turns = "1 turn" if plan.turns == 1 else f"{plan.turns:,} turns"
+    return f"{turns}, {plan.records:,} records in all, behind {_end(plan)}"
 
 
 def _end(plan: RevertPlan) -> str:
