@@ -46,12 +46,12 @@ class Recording:
         terminal: Terminal,
         recorder: BlockingRecorder,
         stop: StopSignals,
-        said: InputItems,
+        items: InputItems,
     ) -> None:
         self._terminal = terminal
         self._recorder = recorder
         self._stop = stop
-        self._said = said
+        self._items = items
         self._begun = False
         self._line_bytes_max = RecorderConfig().record_bytes_max
         self._bad_lines = 0
@@ -97,7 +97,7 @@ class Recording:
     def _take(self, number: int, line: bytes) -> bool:
         """Record one line. False if it had to be given up: a signal came and the queue is full."""
         try:
-            items = self._said.items_of(line)
+            items = self._items.items_of(line)
             if items:
                 self._begin()
                 self._record(items)
@@ -112,14 +112,14 @@ class Recording:
     def _begin(self) -> None:
         """Before the first item. What was refused then is tried again with the next one."""
         if not self._begun:
-            self._record(self._said.first_items())
+            self._record(self._items.first_items())
             self._begun = True
 
     def _end(self) -> None:
         """Behind the last one, also if it is a signal that ended the reading."""
         try:
             if self._begun:
-                self._record(self._said.last_items())
+                self._record(self._items.last_items())
         except PendingQueueFull as error:
             self._terminal.warn(f"the turn is left open: {safe_line(error.message)}", code=error.code)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.short_ids import ShortIds
+from thread_store.cli.target import last_ordinal
 from thread_store.cli.terminal import Terminal
 from thread_store.cli.times import format_time
 from thread_store.thread_tree import ThreadNode
 
-__all__ = ["last_ordinal", "tree_lines"]
+__all__ = ["tree_lines"]
 
 _BEGUN = "%Y-%m-%d %H:%M"
 
@@ -83,8 +84,3 @@ def _history(node: ThreadNode) -> str:
     how = "reverted to" if node.meta.x_takeover is None else "taken over at"
     place = f" #{at}" if at is not None else ""
     return f"{how}{place}{f' ({moved + 1} rollouts)' if moved > 1 else ''}"
-
-
-def last_ordinal(end_exclusive: int | None) -> int | None:
-    """The N of `THREAD#N` that ends before this ordinal."""
-    return None if end_exclusive is None or end_exclusive < 1 else end_exclusive - 1

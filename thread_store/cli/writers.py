@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from protocol.errors import RolloutError
 from rollout.scanner import ReverseJsonlScanner
+from thread_store.cli.short_ids import ShortIds
 from thread_store.home import Home
 from thread_store.locks import LockState, SeenLock, ThreadLocks
 
@@ -25,6 +26,8 @@ class SeenWriter(NamedTuple):
     """A lock, and the newest item of its thread as far as there is one."""
 
     lock: SeenLock
+    short_id: str
+    """Names the thread among those of the home."""
     last_ordinal: int | None = None
     last_timestamp: str | None = None
 
@@ -39,10 +42,11 @@ def see_writers(home: Home) -> list[SeenWriter]:
     if not locks:
         return []
     rollouts = home.current_rollouts()
+    short = ShortIds([*rollouts, *(lock.thread_id for lock in locks)])
     return [
-        SeenWriter(lock, *_newest_item(rollouts[lock.thread_id].path))
+        SeenWriter(lock, short(lock.thread_id), *_newest_item(rollouts[lock.thread_id].path))
         if lock.thread_id in rollouts
-        else SeenWriter(lock)
+        else SeenWriter(lock, short(lock.thread_id))
         for lock in locks
     ]
 

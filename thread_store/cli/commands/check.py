@@ -8,7 +8,7 @@ import click
 
 from protocol.errors import RolloutError
 from rollout.check import CheckReport, Finding, Severity, check_rollout
-from thread_store.check_base import check_base
+from thread_store.base_check import check_base
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.older_files import home_of
 from thread_store.cli.options import shared_options, terminal_of

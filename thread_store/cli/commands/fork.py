@@ -8,12 +8,13 @@ from typing import Literal
 import click
 
 from protocol.ids import ThreadId
-from thread_store.cli.fork_points import ending_of, named_point, said_point, told_in_commands
+from thread_store.cli.fork_points import PointArguments
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import NamedThread, find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.progress import ByteProgress
 from thread_store.cli.safe_text import safe_line
+from thread_store.cli.target import last_ordinal
 from thread_store.cli.terminal import Terminal
 from thread_store.fork import Fork, make_fork
 from thread_store.fork_point import ForkPoint
@@ -63,10 +64,12 @@ def command(
     terminal = terminal_of(context)
     attach_log(terminal)
     named = find_named(terminal, thread)
+    said = PointArguments(named.target, turn, checkpoint)
+    said.require_one()
     home = Home.resolve(terminal.home, terminal.environ) if named.thread is None else named.thread.home
     lineage = Lineage.resolve(named.path, home)
-    with told_in_commands(named.target, "fork", said_point(named.target, turn), lineage):
-        point = named_point(named.target, lineage, turn=turn, checkpoint=checkpoint)
+    with said.told_in_commands("fork", lineage):
+        point = said.find(lineage)
         if with_subagents:
             forks = _fork_tree(named, point, mode)
         else:
@@ -101,7 +104,7 @@ def _fork_file(terminal: Terminal, named: NamedThread, home: Home, point: ForkPo
 
 def _tell(terminal: Terminal, forks: list[Fork]) -> None:
     fork, *subagents = forks
-    size, ordinal = os.stat(fork.path).st_size, ending_of(fork.border)
+    size, ordinal = os.stat(fork.path).st_size, last_ordinal(fork.border.end_ordinal)
     if terminal.json:
         terminal.emit(
             "forked",

@@ -58,8 +58,8 @@ def command(context: click.Context, file: str, thread: str | None, text: bool, c
     ):
         if os.isatty(descriptor):
             terminal.note("reading from this terminal; end with Ctrl-D. Or try: rollout record FILE")
-        said = TextItems() if text else JsonItems()
-        return Recording(terminal, recorder, stop, said).run(descriptor)
+        items = TextItems() if text else JsonItems()
+        return Recording(terminal, recorder, stop, items).run(descriptor)
 
 
 @contextmanager

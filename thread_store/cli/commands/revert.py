@@ -9,12 +9,12 @@ import click
 
 from thread_store.blocking_thread import BlockingThread
 from thread_store.cli.failures import ExitCode
-from thread_store.cli.fork_points import ending_of, named_point, said_point, told_in_commands
+from thread_store.cli.fork_points import PointArguments
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
-from thread_store.cli.target import Target
+from thread_store.cli.target import Target, last_ordinal
 from thread_store.cli.terminal import Terminal
 from thread_store.fork_point import ForkPoint
 from thread_store.lineage import Lineage
@@ -49,10 +49,12 @@ def command(context: click.Context, thread: str, turn: int | None, dry_run: bool
     named = find_named(terminal, thread)
     if not named.target.selects and turn is None:
         raise click.UsageError("say where it is to end: THREAD#N or --turn N", ctx=context)
+    said = PointArguments(named.target, turn)
+    said.require_one()
     where = require_thread(named)
     lineage = Lineage.resolve(named.path, where.home)
-    with told_in_commands(named.target, "revert", said_point(named.target, turn), lineage):
-        point = named_point(named.target, lineage, turn=turn)
+    with said.told_in_commands("revert", lineage):
+        point = said.find(lineage)
         plan = plan_revert(lineage, point)
     if not plan.records:
         _tell(terminal, where, plan, text="it ends there already; nothing was changed")
@@ -94,7 +96,7 @@ def _what_goes(plan: RevertPlan) -> str:
 
 
 def _end(plan: RevertPlan) -> str:
-    ordinal = ending_of(plan.border)
+    ordinal = last_ordinal(plan.border.end_ordinal)
     return f"byte {plan.border.offset:,}" if ordinal is None else f"#{ordinal}"
 
 
@@ -108,7 +110,7 @@ def _tell(
     dry_run: bool = False,
 ) -> None:
     if terminal.json:
-        fields: dict[str, Any] = {"thread": where.thread_id, "ordinal": ending_of(plan.border)}
+        fields: dict[str, Any] = {"thread": where.thread_id, "ordinal": last_ordinal(plan.border.end_ordinal)}
         fields |= {"turns": plan.turns, "records": plan.records}
         terminal.emit("reverted", **fields, path=path, changed=path is not None, dry_run=dry_run)
     else:

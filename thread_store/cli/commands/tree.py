@@ -11,8 +11,9 @@ from thread_store.cli.named_thread import find_named
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.short_ids import ShortIds
+from thread_store.cli.target import last_ordinal
 from thread_store.cli.terminal import Terminal
-from thread_store.cli.tree_view import last_ordinal, tree_lines
+from thread_store.cli.tree_view import tree_lines
 from thread_store.errors import NotInHome
 from thread_store.home import Home
 from thread_store.thread_tree import ThreadNode, ThreadTree, build_tree

@@ -12,7 +12,6 @@ from thread_store.cli.failures import ExitCode
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
-from thread_store.cli.short_ids import ShortIds
 from thread_store.cli.terminal import Terminal
 from thread_store.cli.times import age_seconds, format_age, format_time
 from thread_store.cli.writers import SeenWriter, see_writers, writer_object
@@ -54,7 +53,7 @@ def command(context: click.Context, watch: bool) -> int:
         for each in writers:
             terminal.emit("writer", **writer_object(each))
     elif writers:
-        terminal.print(_table(terminal, home, writers))
+        terminal.print(_table(terminal, writers))
     else:
         terminal.note(f"nobody is writing a thread of {safe_line(home.path)}")
     return ExitCode.DONE if writers else ExitCode.PROBLEMS
@@ -68,7 +67,7 @@ def _redraw(terminal: Terminal, home: Home) -> int:
     with Live(console=Console(file=terminal.stdout), auto_refresh=False) as live:
         while True:
             writers = see_writers(home)
-            text = _table(terminal, home, writers) if writers else "nobody is writing"
+            text = _table(terminal, writers) if writers else "nobody is writing"
             live.update(Text(text, no_wrap=True, overflow="crop"), refresh=True)
             time.sleep(_WATCH_SECONDS)
 
@@ -100,25 +99,24 @@ def _print_change(terminal: Terminal, found: dict[str, Any]) -> None:
     terminal.print(safe_line(f"{found['thread']}  {found['state']}  pid {pid}{command}{item}"))
 
 
-def _table(terminal: Terminal, home: Home, writers: list[SeenWriter]) -> str:
-    short = ShortIds([*home.current_rollouts(), *(each.lock.thread_id for each in writers)])
-    rows = [_HEADINGS, *(_row(terminal, each, short) for each in writers)]
+def _table(terminal: Terminal, writers: list[SeenWriter]) -> str:
+    rows = [_HEADINGS, *(_row(terminal, each) for each in writers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _row(terminal: Terminal, seen: SeenWriter, short: ShortIds) -> tuple[str, ...]:
+def _row(terminal: Terminal, seen: SeenWriter) -> tuple[str, ...]:
     writer, nothing = seen.lock.writer, terminal.mark("nothing")
     host = writer.host or nothing
     return (
-        short(seen.lock.thread_id),
+        seen.short_id,
         nothing if writer.pid is None else str(writer.pid),
         "here" if host == socket.gethostname() else safe_line(host),
         _since(terminal, writer.since) or nothing,
         _last_item(seen) or nothing,
         "dead" if seen.lock.state is LockState.STALE else nothing,  # what waits is known to its process only
-        _doing(terminal, seen, short),
+        _doing(terminal, seen),
     )
 
 
@@ -134,15 +132,15 @@ def _last_item(seen: SeenWriter) -> str:
     return f"{ordinal} {'' if age is None else f'{format_age(age)} ago'}".strip()
 
 
-def _doing(terminal: Terminal, seen: SeenWriter, short: ShortIds) -> str:
+def _doing(terminal: Terminal, seen: SeenWriter) -> str:
     lock = seen.lock
     if lock.problem is not None:
         return safe_line(lock.problem.message)
     told = safe_line(lock.writer.command or "")
     told = told[:_COMMAND_CHARACTERS] + (terminal.mark("more") if len(told) > _COMMAND_CHARACTERS else "")
-    arrow, thread = terminal.mark("arrow"), short(lock.thread_id)
+    arrow = terminal.mark("arrow")
     if lock.state is LockState.STALE:
-        return f"{told} {arrow} left behind; rollout unlock {thread}".strip()
+        return f"{told} {arrow} left behind; rollout unlock {seen.short_id}".strip()
     if lock.state is LockState.UNKNOWN:
         return f"{told} {arrow} not known whether it is alive".strip()
     return told or terminal.mark("nothing")
