@@ -42,6 +42,15 @@ def test_fork_prints_the_new_thread_and_leaves_the_source(rollout: Run, home: Pa
 
 
 @pytest.mark.parametrize("mode", ["copy", "reference"])
+def test_fork_is_a_good_rollout(rollout: Run, source: Path, mode: str) -> None:
+    """`rollout check` has nothing to say of it, nor of the fork of a fork."""
+    first = rollout("fork", SOURCE, "--mode", mode).stdout.decode().strip()
+    second = rollout("fork", first, "--mode", mode).stdout.decode().strip()
+    done = rollout("check", first, second)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("mode", ["copy", "reference"])
 def test_fork_as_json_tells_where_it_left_its_parent(
     rollout: Run, home: Path, source: Path, mode: str
 ) -> None:
