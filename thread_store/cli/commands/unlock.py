@@ -96,7 +96,7 @@ def _take_over(where: HomeThread) -> _Taken:
         opened, holder = threads.take_over(where.thread_id)
         with BlockingThread(opened) as thread:
             late = sum(each.size_bytes for each in find_late_bytes(Lineage.resolve(thread.path, where.home)))
-            return _Taken(holder, thread.path, late)
+            return _Taken(holder, None if holder is None else thread.path, late)
 
 
 def _tell(terminal: Terminal, where: HomeThread, taken: _Taken, *, swept: bool = False) -> None:
