@@ -104,7 +104,8 @@ class FileNotices:
             missing = str(expected) if ordinal == expected + 1 else f"{expected} to {ordinal - 1}"
             self.note("ordinal_gap", f"no record has the ordinal {missing}", record)
         elif ordinal == expected - 1 >= 0:
-            self.note("ordinal_repeated", f"the ordinal {ordinal} was used before", record)
+            if line.type != META:  # a fork's copied history begins with the meta of its source
+                self.note("ordinal_repeated", f"the ordinal {ordinal} was used before", record)
         elif ordinal < expected or ordinal < 0:
             self.note("ordinal_step_back", f"the ordinal {ordinal} follows {expected - 1}", record)
         self.next_ordinal = max(self.next_ordinal, ordinal + 1)

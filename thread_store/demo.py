@@ -75,6 +75,10 @@ class DemoReport:
     after_kill: Comparison | None = None
     after_reopen: Comparison | None = None
     kept_files: list[str] = field(default_factory=list)
+    fork_id: str = ""
+    """A thread that goes on from the end of the first turn."""
+    fork_ordinal: int | None = None
+    """The last item that it shares with the thread."""
 
     @property
     def holds(self) -> bool:
@@ -146,6 +150,7 @@ def run_demo(
             raise DemoFailed(f"the agent acknowledged nothing: {said[-1] if said else 'it said nothing'}")
     _look_at_file(report)
     _open_again(report)
+    _fork(report)
     return report
 
 
@@ -228,6 +233,20 @@ def _open_again(report: DemoReport) -> None:
     digests, _ = found_digests(report.path)
     report.after_reopen = compare(report.acknowledged, digests)
     report.kept_files = _paths(find_kept(report.path))
+
+
+def _fork(report: DemoReport) -> None:
+    """What somebody does who wants to try another way: a new thread with the history up to a point."""
+    from protocol.ids import ThreadId
+    from thread_store.fork import make_fork
+    from thread_store.fork_point import ForkPoint
+    from thread_store.home import Home
+
+    home, child = Home(report.home), ThreadId.new()
+    target = home.new_rollout_path(child)
+    fork = make_fork(report.path, target, thread_id=child, home=home, point=ForkPoint.turn(1))
+    report.fork_id = fork.thread_id
+    report.fork_ordinal = None if fork.border.end_ordinal is None else fork.border.end_ordinal - 1
 
 
 def _paths(kept: Iterable[Any]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 
 from protocol.errors import RolloutError
 
-__all__ = ["AmbiguousThread", "StoreClosed", "ThreadsUnwritten"]
+__all__ = ["AmbiguousThread", "NotCurrentRollout", "NotInHome", "StoreClosed", "ThreadsUnwritten"]
 
 NAMED_MAX = 5
 """How many of the matching ids the message lists."""
@@ -29,6 +30,37 @@ class AmbiguousThread(RolloutError, LookupError):
         super().__init__(message, hint="Give more characters")
         self.name = name
         self.matches = tuple(matches)
+
+
+class NotCurrentRollout(RolloutError):
+    """The file is of a thread that goes on in another one (`current_path`), since a revert or a take-over."""
+
+    code = "not_current_rollout"
+
+    def __init__(
+        self, *, path: str | os.PathLike[str], thread_id: str, current_path: str | os.PathLike[str]
+    ) -> None:
+        older, current = os.fspath(path), os.fspath(current_path)
+        super().__init__(
+            f"{older} is an older rollout of {thread_id}, which goes on in {current}",
+            hint=f"Name the thread by its id, or fork the older one: rollout fork {shlex.quote(older)}",
+            path=path,
+            thread_id=thread_id,
+        )
+        self.current_path = current
+
+
+class NotInHome(RolloutError):
+    """The file lies in no home, so that it has no thread: no lock, no other rollouts."""
+
+    code = "not_in_home"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(
+            f"{os.fspath(path)} is a file by itself and no thread of a home",
+            hint=f"Make it one: rollout fork {shlex.quote(os.fspath(path))}",
+            path=path,
+        )
 
 
 class StoreClosed(RolloutError):

@@ -48,13 +48,9 @@ from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.revert import make_revert, turns_to_drop
 from thread_store.take_over import move_on
-from thread_store.thread import OpenThread
+from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 
 __all__ = ["LocalThreads", "read_meta"]
-
-
-_RELEASE_SECONDS_MAX = 5.0
-"""A lock is not waited for longer: while a disk hangs, its writer's lock stays, and so it should."""
 
 
 class LocalThreads:
@@ -80,7 +76,7 @@ class LocalThreads:
             ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
         """
         with self._registry:
-            opened = list(self._open.values())
+            opened = [each for each in self._open.values() if not each.released.done()]
         barriers = [Barrier(Goal.CLOSE, loop=None) for _ in opened]
         for each, barrier in zip(opened, barriers, strict=True):
             each.core.writer.request(barrier)
@@ -91,7 +87,7 @@ class LocalThreads:
                 barrier.wait_blocking(None)
             except RolloutError as error:
                 errors[each.core.thread_id] = error
-        wait([each.released for each in opened], timeout=_RELEASE_SECONDS_MAX)
+        wait([each.released for each in opened], timeout=RELEASE_SECONDS_MAX)
         self._service.stop()
         if errors:
             raise ThreadsUnwritten(errors, threads=len(opened))

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from protocol.meta import SessionMeta
     from rollout.core import Core
 
-__all__ = ["OpenThread", "Thread", "Turn"]
+__all__ = ["RELEASE_SECONDS_MAX", "OpenThread", "Thread", "Turn"]
 
 _log = logging.getLogger("thread_store")
 
-_RELEASE_SECONDS_MAX = 5.0
+RELEASE_SECONDS_MAX = 5.0
 """A lock is not waited for longer: while a disk hangs, its writer's lock stays, and so it should."""
 
 
@@ -75,7 +75,7 @@ class Thread(RolloutRecorder):
         return receipt
 
     async def _wait_for_release(self) -> None:
-        done, _ = await asyncio.wait([asyncio.wrap_future(self._released)], timeout=_RELEASE_SECONDS_MAX)
+        done, _ = await asyncio.wait([asyncio.wrap_future(self._released)], timeout=RELEASE_SECONDS_MAX)
         if not done:
             _log.warning("%s: its lock is kept until the disk answers", self.path)
 

@@ -19,7 +19,14 @@ from tests.thread_store.conftest import COMMAND, THREAD, Run, environment, line,
 from thread_store.cli.app import COMMANDS, app
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.terminal import Terminal
-from thread_store.errors import AmbiguousThread
+from thread_store.errors import (
+    AmbiguousThread,
+    NotCurrentRollout,
+    NotInHome,
+    StoreClosed,
+    ThreadsUnwritten,
+)
+from thread_store.locks import LocksBusy
 
 HEAVY = {"aiofiles", "anyio", "asyncio", "msgspec", "platformdirs", "rich", "watchfiles", "zstandard"}
 
@@ -88,6 +95,9 @@ def test_version_is_printed(rollout: Run) -> None:
         (("show", THREAD), {"msgspec"}),
         (("check", "FILE"), {"msgspec"}),
         (("repair", "FILE"), {"msgspec"}),
+        (("tree",), {"msgspec"}),
+        (("who",), {"msgspec"}),
+        (("fork", THREAD), {"msgspec"}),
     ],
 )
 def test_command_loads_nothing_that_it_does_not_need(
@@ -134,6 +144,14 @@ def test_unknown_command_suggests_the_nearest(rollout: Run) -> None:
         ("record", "--thread", "@", "--cwd", "/"),
         ("--color", "sometimes", "version"),
         ("nonsense",),
+        ("fork",),
+        ("fork", "-"),
+        ("fork", "--turn", "-1", "@"),
+        ("fork", "--mode", "link", "@"),
+        ("revert", "-"),
+        ("unlock", "-"),
+        ("unlock",),
+        ("who", "@"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(rollout: Run, arguments: tuple[str, ...]) -> None:
@@ -233,6 +251,11 @@ EXAMPLES: dict[type[errors.RolloutError], errors.RolloutError] = {
         errors.RolloutReplaced(path="p", reason="x"),
         errors.UnwrittenItems(path="p", cause=None, kept_path="k", unwritten=b"", pending_items=3),
         AmbiguousThread("x", ["a", "b"]),
+        LocksBusy(path="p", seconds=5),
+        NotCurrentRollout(path="p", thread_id="t", current_path="q"),
+        NotInHome("p"),
+        StoreClosed("h"),
+        ThreadsUnwritten({"t": errors.RolloutError("x")}, threads=2),
     )
 }
 
@@ -262,6 +285,11 @@ def test_every_error_has_an_exit_code_of_its_fault(capsys: pytest.CaptureFixture
         "RolloutMoved": 8,
         "RolloutReplaced": 8,
         "UnwrittenItems": 8,
+        "LocksBusy": 6,
+        "NotCurrentRollout": 7,
+        "NotInHome": 7,
+        "StoreClosed": 8,
+        "ThreadsUnwritten": 8,
     }
     written = capsys.readouterr()
     assert written.out == ""

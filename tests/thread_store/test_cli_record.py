@@ -21,6 +21,7 @@ import pytest
 from rollout import blocking
 from tests.thread_store.conftest import COMMAND, THREAD, Run, environment, line, meta_line, objects, said
 from thread_store.cli.failures import ExitCode
+from thread_store.locks import ThreadLocks
 
 PATIENCE_SECONDS = 60.0
 OWN = ("session_meta", "x_writer")
@@ -196,6 +197,51 @@ def test_text_lines_are_messages_on_both_tracks(rollout: Run, home: Path) -> Non
     assert [each["text"] for each in objects(shown) if each["type"] == "user"] == ["run the tests", "grüße"]
 
 
+def test_text_is_one_turn_from_the_first_line_to_the_end(rollout: Run, home: Path) -> None:
+    """Codex shows only what is in a turn; blank lines begin none, and the next call makes its own."""
+    rollout("record", "--text", input=b"\n \n")
+    assert list(home.rglob("rollout-*.jsonl")) == []
+    rollout("record", "--text", input=b"one\ntwo\n")
+    rollout("record", "--text", "--thread", "@", input=b"three\n")
+    items = [each["payload"] for each in items_of(only_rollout(home))]
+    kinds = [
+        each["type"] for each in items if each["type"] in ("task_started", "task_complete", "user_message")
+    ]
+    turn = ["task_started", "user_message", "user_message", "task_complete"]
+    assert kinds == [*turn, "task_started", "user_message", "task_complete"]
+    ids = [each["turn_id"] for each in items if each["type"] in ("task_started", "task_complete")]
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+    assert {each["turn_id"] for each in items if each["type"] == "item_completed"} == {ids[0], ids[2]}
+
+
+def test_refused_text_opens_no_turn_of_its_own(rollout: Run, home: Path) -> None:
+    """A line that is no text before the first good one changes nothing about the turn."""
+    done = rollout("record", "--text", input=b"\xff\nhello\n")
+    assert done.returncode == ExitCode.PROBLEMS
+    kinds = [each["payload"]["type"] for each in items_of(only_rollout(home))]
+    assert (kinds.count("task_started"), kinds.count("task_complete")) == (1, 1)
+
+
+def test_turn_of_text_ends_when_a_signal_comes(start: Callable[..., Recording]) -> None:
+    """Stopped, the turn is completed before everything is saved."""
+    recording = start("--text")
+    recording.input.write(b"one\n")
+    recording.input.flush()
+    wait_until(lambda: any(len(items_of(path)) == 4 for path in recording.home.rglob("rollout-*.jsonl")))
+    recording.process.send_signal(signal.SIGTERM)
+    assert recording.finish()[0] == 143
+    assert items_of(only_rollout(recording.home))[-1]["payload"]["type"] == "task_complete"
+
+
+def test_new_thread_knows_its_repository(rollout: Run, home: Path, tmp_path: Path) -> None:
+    """The branch that the agent works on stands in the meta line."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "-q", "-b", "topic", "."], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path, check=True)
+    rollout("record", input=note(1))
+    assert lines_of(only_rollout(home))[0]["payload"]["git"]["branch"] == "topic"
+
+
 @pytest.mark.parametrize("name", [THREAD, "f00d", "@", "PATH"])
 def test_existing_thread_is_appended_to(rollout: Run, write: Callable[..., Path], name: str) -> None:
     """--thread takes what every command takes; the old bytes stay, the numbers go on."""
@@ -260,7 +306,8 @@ def test_empty_input_makes_no_file(rollout: Run, home: Path, input: bytes) -> No
     done = rollout("record", input=input)
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"nothing to record" in done.stderr
-    assert not home.exists()
+    files = [each.name for each in home.rglob("*") if not each.is_dir()]
+    assert files == [".coordination.lock"]
 
 
 def test_empty_input_leaves_an_existing_file_alone(rollout: Run, write: Callable[..., Path]) -> None:
@@ -330,6 +377,62 @@ def test_thread_held_by_another_is_busy(rollout: Run, write: Callable[..., Path]
     assert (error["code"], error["retryable"]) == ("active_writer", True)
     assert error["holder"]["pid"] == os.getpid()
     assert len(lines_of(path)) == 1
+
+
+@pytest.mark.case("B32")
+@pytest.mark.parametrize("name", [THREAD, "PATH", "LINKED HOME"])
+def test_lock_of_the_thread_keeps_a_second_writer_out(
+    rollout: Run, write: Callable[..., Path], home: Path, tmp_path: Path, name: str
+) -> None:
+    """Whoever holds the thread's lock is named, however the thread was named, through a linked home too."""
+    path = write(meta_line())
+    (tmp_path / "linked").symlink_to(home)
+    words = {"PATH": (str(path),), "LINKED HOME": (THREAD, "--home", str(tmp_path / "linked"))}.get(
+        name, (name,)
+    )
+    lock = ThreadLocks(home).acquire(THREAD)
+    done = rollout("record", "--json", "--thread", *words, input=note(1))
+    lock.release()
+    (error,) = objects(done.stderr)
+    assert (done.returncode, error["code"], error["holder"]["pid"]) == (6, "active_writer", os.getpid())
+    assert len(lines_of(path)) == 1
+
+
+def test_recording_holds_the_lock_until_it_ends(start: Callable[..., Recording], rollout: Run) -> None:
+    """Meanwhile nobody else gets the thread, and afterwards no lock file is left."""
+    recording = start()
+    recording.feed(1)
+    wait_until(lambda: recording.has_written(1))
+    (thread,) = objects(rollout("who", "--json").stdout)
+    assert thread["pid"] == recording.process.pid
+    assert rollout("record", "--thread", thread["thread"], input=note(2)).returncode == ExitCode.BUSY
+    assert recording.finish()[0] == 0
+    assert rollout("who").returncode == 1
+
+
+def test_older_rollout_of_a_reverted_thread_is_refused(rollout: Run, home: Path) -> None:
+    """What others rest on isn't appended to: the thread is named by its id, or the file is forked."""
+    rollout("record", "--text", input=b"one\ntwo\n")
+    older = only_rollout(home)
+    assert rollout("revert", f"{older}#5", "-y").returncode == 0
+    before = older.read_bytes()
+    done = rollout("record", "--thread", older, "--json", input=note(1))
+    (error,) = objects(done.stderr)
+    assert (done.returncode, error["code"]) == (ExitCode.REFUSED, "not_current_rollout")
+    assert Path(error["current_path"]) == next(
+        each for each in home.rglob("rollout-*.jsonl") if each != older
+    )
+    assert older.read_bytes() == before
+
+
+def test_file_outside_a_home_is_recorded_by_itself(
+    rollout: Run, write: Callable[..., Path], home: Path, tmp_path: Path
+) -> None:
+    """No home is made for it, and no lock file."""
+    path = write(meta_line(), path=tmp_path / "alone.jsonl")
+    assert rollout("record", "--thread", path, input=note(1)).returncode == 0
+    assert numbers_in(path) == [1]
+    assert not home.exists()
 
 
 # As it comes
@@ -443,7 +546,7 @@ def test_killed_after_the_first_prompt_keeps_it(start: Callable[..., Recording],
     recording = start("--text")
     recording.input.write(b"the only prompt\n")
     recording.input.flush()
-    wait_until(lambda: any(len(items_of(path)) == 3 for path in recording.home.rglob("rollout-*.jsonl")))
+    wait_until(lambda: any(len(items_of(path)) == 4 for path in recording.home.rglob("rollout-*.jsonl")))
     recording.process.kill()
     assert recording.finish()[0] == -signal.SIGKILL
     assert b"the only prompt" in rollout("show", "@").stdout
@@ -484,9 +587,10 @@ IMPATIENT = (
     sys.executable,
     "-c",
     "import functools, sys\n"
-    "from rollout import blocking\n"
     "from rollout.config import RecorderConfig\n"
-    "blocking.create = functools.partial(blocking.create, config=RecorderConfig(close_seconds=0.2))\n"
+    "from thread_store.local_threads import LocalThreads\n"
+    "config = RecorderConfig(close_seconds=0.2)\n"
+    "LocalThreads.create = functools.partialmethod(LocalThreads.create, config=config)\n"
     "from thread_store.cli import main\n"
     "sys.exit(main())\n",
 )
@@ -501,7 +605,7 @@ def test_what_can_not_be_written_is_kept_and_named(start: Callable[..., Recordin
     elsewhere = path.rename(path.with_suffix(".moved"))
     recording.feed(2, 3)
     returncode, output, complaints = recording.finish()
-    error = objects(complaints)[-1]
+    (error,) = (each for each in objects(complaints) if each["kind"] == "error")
     assert (returncode, output) == (ExitCode.SYSTEM, b"")
     assert error["code"] == "unwritten_items"
     assert Path(error["kept_path"]).parent == recording.home / "thread-store" / "kept"

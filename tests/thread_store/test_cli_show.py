@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ import zstandard
 
 from rollout import blocking
 from tests.thread_store.conftest import THREAD, Run, encoded, line, meta_line, objects, said
+from tests.thread_store.histories import base_of, turns, uuid, write_thread
 from thread_store.cli.failures import ExitCode
+from thread_store.home import Home
 
 Write = Callable[..., Path]
 
@@ -390,3 +393,96 @@ def test_change_of_day_is_marked(rollout: Run, write: Write) -> None:
     later = {**answer(2, **said("user", "next day")), "timestamp": "2026-03-06T00:00:00.000Z"}
     write(meta_line(), answer(1, **said("user", "one day")), later)
     assert "── Fri 2026-03-06" in rollout("show", THREAD).stdout.decode()
+
+
+# A history that lies in several files
+
+
+@pytest.fixture
+def reference(home: Path) -> Path:
+    """A thread that rests on the first turn of another one."""
+    source = write_thread(Home(home), PARENT, turns(2))
+    end = source.read_bytes().index(b'"turn_id":"t2"')
+    offset = source.read_bytes().rindex(b"\n", 0, end) + 1
+    base = base_of(source, PARENT, offset, 9)
+    return write_thread(Home(home), CHILD, turns(1, first=7, ordinal=10), ordinal=9, history_base=base)
+
+
+PARENT, CHILD = uuid(0xF1), uuid(0xF2)
+
+
+def asked(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    return [each["text"] for each in objects(done.stdout) if each.get("role") == "user"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), ["question 1", "question 7"]),
+        (("--reverse",), ["question 7", "question 1"]),
+        (("-n", "200"), ["question 1", "question 7"]),
+    ],
+)
+def test_history_in_several_files_reads_as_one(
+    rollout: Run, reference: Path, options: tuple[str, ...], expected: list[str]
+) -> None:
+    """From either end, what it rests on comes first, and what was not taken over doesn't come at all."""
+    done = rollout("show", CHILD, "--json", *options)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert asked(done) == expected
+
+
+def test_items_of_older_files_have_their_addresses(rollout: Run, reference: Path) -> None:
+    """`THREAD#N` finds a record wherever it lies; ordinals run on."""
+    assert asked(rollout("show", f"{CHILD}#2", "--json")) == ["question 1"]
+    assert asked(rollout("show", f"{CHILD}#11", "--json")) == ["question 7"]
+
+
+def test_raw_is_the_one_file_and_says_so(rollout: Run, reference: Path) -> None:
+    """`--raw` gives the bytes of the rollout; that there is more elsewhere is a note."""
+    done = rollout("show", CHILD, "--raw")
+    assert done.stdout == reference.read_bytes()
+    assert b"its history begins in another file" in done.stderr
+
+
+@pytest.mark.parametrize("damage", ["missing", "hash_differs"])
+def test_broken_base_is_named_once_and_hides_nothing_younger(
+    rollout: Run, home: Path, reference: Path, damage: str
+) -> None:
+    """One note; what can be read is shown; check has it as an error, and both go on."""
+    source = next(home.rglob(f"*{PARENT}.jsonl"))
+    if damage == "missing":
+        source.unlink()
+    else:
+        source.write_bytes(
+            source.read_bytes().replace(b'"last_agent_message":null', b'"last_agent_message":1234')
+        )
+    done = rollout("show", CHILD, "--json")
+    (note,) = objects(done.stderr)
+    assert (done.returncode, note["kind"], note["code"]) == (0, "warning", f"base_{damage}")
+    assert asked(done) == ["question 7"]
+    checked = rollout("check", CHILD, "--json")
+    (finding, summary) = objects(checked.stdout)
+    assert (checked.returncode, finding["check"], finding["level"]) == (1, f"base_{damage}", "error")
+    assert summary["damaged"] == 1
+
+
+def test_file_outside_a_home_looks_for_its_base_in_the_home(
+    rollout: Run, reference: Path, tmp_path: Path
+) -> None:
+    """A reference that was moved away still reads with `--home`, and by itself without."""
+    alone = reference.rename(tmp_path / reference.name)
+    assert asked(rollout("show", alone, "--json")) == ["question 1", "question 7"]
+    elsewhere = rollout("show", alone, "--json", "--home", tmp_path / "elsewhere")
+    assert asked(elsewhere) == ["question 7"]
+    assert b"base_missing" in elsewhere.stderr
+    assert rollout("check", alone).returncode == 0
+
+
+def test_unfinished_tail_of_a_reference_is_shown_from_either_end(rollout: Run, reference: Path) -> None:
+    """Torn or in flight, it is no less there than in a file that stands by itself."""
+    with reference.open("ab") as file:
+        file.write(b'{"timestamp":"20')
+    for options in ((), ("--reverse",), ("-n", "3")):
+        found = objects(rollout("show", CHILD, "--json", *options).stdout)
+        assert [each["reason"] for each in found if each["kind"] == "damage"] == ["torn_tail"]

@@ -95,7 +95,7 @@ def test_agent_that_can_not_work_is_an_error(rollout: Run, tmp_path: Path) -> No
 
 
 def test_demo_tells_its_story_and_what_to_try(rollout: Run, tmp_path: Path) -> None:
-    """Four chapters, a verdict, and commands that work as they are printed."""
+    """Five chapters, a verdict, and commands that work as they are printed."""
     done = rollout("demo", "--seconds", "0.5", TMPDIR=str(tmp_path))
     text = done.stdout.decode()
     assert (done.returncode, done.stderr) == (0, b"")
@@ -103,7 +103,9 @@ def test_demo_tells_its_story_and_what_to_try(rollout: Run, tmp_path: Path) -> N
     assert "✓ not one acknowledged record is missing or doubled" in text
     (home,) = tmp_path.glob("rollout-demo-*")
     assert home.stat().st_mode & 0o777 == 0o700
-    for command in re.findall(r"-m thread_store (--home .* @)$", text, re.MULTILINE):
+    commands = re.findall(r"^  \S+ -m thread_store (--home .*)$", text, re.MULTILINE)
+    assert [command.split()[2] for command in commands] == ["show", "check", "tree"]
+    for command in commands:
         assert rollout(*command.split()).returncode == 0
     shutil.rmtree(home)
 
@@ -114,3 +116,13 @@ def test_demo_as_json_is_one_object(rollout: Run, tmp_path: Path) -> None:
     assert (found["kind"], found["ok"]) == ("demo", True)
     assert found["after_kill"]["missing"] == found["after_reopen"]["missing"] == 0
     assert Path(found["path"]).is_relative_to(tmp_path / "kept")
+
+
+def test_fork_of_the_demo_stands_below_the_thread(rollout: Run, tmp_path: Path) -> None:
+    """The tree that it prints is the one of `rollout tree`, and the fork ends where it says."""
+    done = rollout("demo", "--seconds", "0.2", "--keep", tmp_path / "kept")
+    shown = re.search(r"^5 .* up to #(\d+)\n   (.*)\n   (.*)\n", done.stdout.decode(), re.MULTILINE)
+    assert shown is not None
+    tree = rollout("--home", tmp_path / "kept", "tree")
+    assert tree.stdout.decode().splitlines() == [shown[2], shown[3]]
+    assert f"(at #{shown[1]})" in shown[3]

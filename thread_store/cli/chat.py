@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable
 from typing import Any
 
-from protocol.timestamps import parse_timestamp
 from rollout.record import LineWarning, RolloutRecord
 from thread_store.cli.reading import find_writer
 from thread_store.cli.safe_text import safe_line, safe_text
 from thread_store.cli.target import Target
 from thread_store.cli.terminal import Terminal
+from thread_store.cli.times import CLOCK, DAY, DAY_AND_CLOCK, format_time
 from thread_store.transcript import FactKind, ToolResult, TranscriptEntry
 
 __all__ = ["ChatView"]
@@ -25,7 +24,6 @@ __all__ = ["ChatView"]
 _ADDRESS_WIDTH = 6
 _SPEAKER_WIDTH = 10
 _FOLD_CHARACTERS_PER_LINE = 250
-_TIME, _DAY, _DAY_AND_TIME = "%H:%M:%S", "%a %Y-%m-%d", "%a %Y-%m-%d %H:%M:%S"
 _LINE_CHARACTERS = 160
 """Arguments and events are one line of at most this many characters."""
 
@@ -68,7 +66,7 @@ class ChatView:
             str(payload.get("id") or "no id"),
             where,
             " ".join(str(payload[key]) for key in ("originator", "cli_version") if payload.get(key)),
-            f"begun {self._format_time(payload.get('timestamp'), _DAY_AND_TIME) or 'at an unknown time'}",
+            f"begun {self._format_time(payload.get('timestamp'), DAY_AND_CLOCK) or 'at an unknown time'}",
             f"fork of {forked}" if forked else "",
         ]
         dot = f" {self._terminal.mark('dot')} "
@@ -220,17 +218,13 @@ class ChatView:
 
     def _show_day(self, entry: TranscriptEntry) -> None:
         line = entry.record.line
-        day = self._format_time(line.timestamp if line else None, _DAY)
+        day = self._format_time(line.timestamp if line else None, DAY)
         if day and self._day and day != self._day:
             self._write(self._terminal.style(f"{self._terminal.mark('rule') * 2} {day}", "dim"))
         self._day = day or self._day
 
-    def _format_time(self, stamp: Any, form: str = _TIME) -> str:
-        moment = parse_timestamp(stamp) if isinstance(stamp, str) else None
-        if moment is None:
-            return ""
-        seconds = moment.timestamp()
-        return time.strftime(form, time.gmtime(seconds) if self._terminal.utc else time.localtime(seconds))
+    def _format_time(self, stamp: Any, form: str = CLOCK) -> str:
+        return format_time(stamp, form, utc=self._terminal.utc)
 
 
 def _address(entry: TranscriptEntry) -> str:

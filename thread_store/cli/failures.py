@@ -12,7 +12,8 @@ from typing import Any
 from protocol import errors
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
-from thread_store.errors import AmbiguousThread
+from thread_store.errors import AmbiguousThread, NotCurrentRollout, NotInHome
+from thread_store.locks.errors import LocksBusy
 
 __all__ = ["ExitCode", "describe_os_error", "report_error"]
 
@@ -43,6 +44,9 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.InvalidLine, ExitCode.DAMAGED),
     (errors.ActiveWriter, ExitCode.BUSY),
     (errors.WriterFenced, ExitCode.BUSY),
+    (LocksBusy, ExitCode.BUSY),
+    (NotCurrentRollout, ExitCode.REFUSED),
+    (NotInHome, ExitCode.REFUSED),
     (errors.ResumeRefused, ExitCode.REFUSED),
     (errors.ThreadReferenced, ExitCode.REFUSED),
     (errors.ForkRefused, ExitCode.REFUSED),
@@ -52,8 +56,8 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.RecordTooLarge, ExitCode.USAGE),
     (errors.ForkPointInvalid, ExitCode.USAGE),
 )
-_RETRYABLE = (errors.ActiveWriter, errors.PendingQueueFull, errors.RolloutWriteError)
-_EXTRA_FIELDS = ("path", "thread_id", "offset_bytes", "errno", "kept_path", "pending_items")
+_RETRYABLE = (errors.ActiveWriter, LocksBusy, errors.PendingQueueFull, errors.RolloutWriteError)
+_EXTRA_FIELDS = ("path", "thread_id", "offset_bytes", "errno", "kept_path", "pending_items", "current_path")
 
 
 def report_error(terminal: Terminal, error: errors.RolloutError) -> ExitCode:
@@ -69,11 +73,16 @@ def report_error(terminal: Terminal, error: errors.RolloutError) -> ExitCode:
     terminal.fail(
         safe_line(error.message),
         code=error.code,
-        hint=safe_line(error.hint) + ("." if error.hint and not error.hint.endswith((".", "?")) else ""),
+        hint=_ended(safe_line(error.hint)),
         retryable=isinstance(error, _RETRYABLE),
         **extra,
     )
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), ExitCode.SYSTEM)
+
+
+def _ended(hint: str) -> str:
+    """With a full stop, unless it ends in a command, which is there to be copied."""
+    return hint if not hint or hint.endswith((".", "?")) or ": rollout " in hint else hint + "."
 
 
 def describe_os_error(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""Lines of input as they arrive, and the items that they stand for.
+"""Lines of input as they arrive.
 
 Invariant: lines are cut at `\\n` only; of a line beyond the limit no more than the limit is
 held; no line is taken for whole that a stop signal cut.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from protocol.errors import InvalidLine
-from protocol.items import RolloutItem
-from protocol.line import decode_line
 from thread_store.cli.stop_signals import StopSignals
 
-__all__ = ["InputLine", "InputLines", "items_of_json", "items_of_text"]
+__all__ = ["InputLine", "InputLines"]
 
 _BLOCK_BYTES = 64 << 10
 
@@ -92,34 +89,3 @@ class InputLines:
     def _end(self) -> Iterator[InputLine]:
         if self._under_way or self._skipping:
             yield self._finish()
-
-
-def items_of_json(line: bytes) -> Sequence[RolloutItem]:
-    """One item: `{"type", "payload"}`; of a whole envelope, timestamp and ordinal are passed over.
-
-    Raises:
-        InvalidLine: it is no such object.
-    """
-    if not line.strip():
-        return ()
-    decoded = decode_line(line)
-    if decoded.type is None or decoded.upcast_from is not None:
-        raise InvalidLine("no_type", 'it has no "type" with a text')
-    if not decoded.payload:
-        raise InvalidLine("no_payload", 'it has no "payload"')
-    return (RolloutItem.raw(decoded.type, bytes(decoded.payload)),)
-
-
-def items_of_text(line: bytes) -> Sequence[RolloutItem]:
-    """The records of a user's message, one for each track. A blank line says nothing.
-
-    Raises:
-        InvalidLine: it is not UTF-8.
-    """
-    from protocol import tracks
-
-    try:
-        text = line.decode().removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise InvalidLine("not_utf8", f"it is not UTF-8 at byte {error.start}") from None
-    return tracks.user_message(text) if text.strip() else ()

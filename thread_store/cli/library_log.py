@@ -21,7 +21,9 @@ class _TerminalHandler(logging.Handler):
 
 
 def attach_log(terminal: Terminal) -> None:
-    """Send what the recorder logs to this terminal instead of to Python's last resort."""
-    logger = logging.getLogger("rollout")
-    logger.addHandler(_TerminalHandler(terminal))
-    logger.propagate = False
+    """Send what the library logs to this terminal instead of to Python's last resort."""
+    handler = _TerminalHandler(terminal)
+    for name in ("rollout", "thread_store"):
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False

@@ -6,12 +6,11 @@ a stream at its end; what is one is read to its end, however damaged.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol.errors import NotARollout
-from rollout.file_lock import find_holder
+from rollout import thread_lock
 from rollout.grammar import explain, is_rollout_line
 from rollout.reader import read_rollout, require_rollout
 from rollout.record import RolloutRecord
@@ -64,12 +63,8 @@ def find_writer(target: Target) -> str | None:
     """Who is writing the rollout just now, as far as that can be told without touching a lock."""
     if target.source == STDIN:
         return None
-    descriptor = os.open(target.source, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        holder = find_holder(descriptor)
-    finally:
-        os.close(descriptor)
-    return None if holder.pid is None else str(holder)
+    holder = thread_lock.find_writer(target.source)
+    return None if holder is None else str(holder)
 
 
 def is_meta(record: RolloutRecord) -> bool:

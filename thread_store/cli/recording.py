@@ -25,8 +25,9 @@ from rollout.barrier import Receipt
 from rollout.blocking import BlockingRecorder
 from rollout.config import RecorderConfig
 from thread_store.cli.failures import ExitCode, report_error
+from thread_store.cli.input_items import InputItems
 from thread_store.cli.input_lines import InputLines
-from thread_store.cli.progress import InputProgress
+from thread_store.cli.progress import ByteProgress
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.stop_signals import StopSignals
 from thread_store.cli.terminal import Terminal
@@ -38,19 +39,20 @@ _PATIENCE_SECONDS = 0.5
 
 
 class Recording:
-    """Feeds the items of `items_of(line)` to a recorder; `stop` says when to end."""
+    """Feeds what the lines of input say to a recorder; `stop` says when to end."""
 
     def __init__(
         self,
         terminal: Terminal,
         recorder: BlockingRecorder,
         stop: StopSignals,
-        items_of: Callable[[bytes], Sequence[RolloutItem]],
+        items: InputItems,
     ) -> None:
         self._terminal = terminal
         self._recorder = recorder
         self._stop = stop
-        self._items_of = items_of
+        self._items = items
+        self._begun = False
         self._line_bytes_max = RecorderConfig().record_bytes_max
         self._bad_lines = 0
         self._good_lines = 0
@@ -61,9 +63,11 @@ class Recording:
         """Read to the end, or to a signal; then close, acknowledge, and return the exit code."""
         lines = InputLines(descriptor, self._stop, line_bytes_max=self._line_bytes_max)
         status = os.fstat(descriptor)
-        progress = InputProgress(self._terminal, status.st_size if stat.S_ISREG(status.st_mode) else None)
+        total_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
+        progress = ByteProgress(self._terminal, "recording")
         try:
-            self._read(lines, progress)
+            self._read(lines, lambda: progress.update(lines.read_bytes, total_bytes, lines=lines.lines))
+            self._end()
         except BaseException:
             progress.clear()
             self._close()  # what was accepted before is saved whatever happened here
@@ -78,7 +82,7 @@ class Recording:
         code = self._stop.exit_code
         return code if code is not None else ExitCode.PROBLEMS if self._bad_lines else ExitCode.DONE
 
-    def _read(self, lines: InputLines, progress: InputProgress) -> None:
+    def _read(self, lines: InputLines, show_progress: Callable[[], None]) -> None:
         for each in lines:
             if each is None:
                 self._flush()
@@ -88,13 +92,14 @@ class Recording:
                 self._reject(number, "too_long", f"it is longer than {self._line_bytes_max:,} bytes")
             elif not self._take(number, line):
                 return
-            progress.update(lines.read_bytes, lines.lines)
+            show_progress()
 
     def _take(self, number: int, line: bytes) -> bool:
         """Record one line. False if it had to be given up: a signal came and the queue is full."""
         try:
-            items = self._items_of(line)
+            items = self._items.items_of(line)
             if items:
+                self._begin()
                 self._record(items)
                 self._good_lines += 1
         except (InvalidLine, ItemNotEncodable, RecordTooLarge) as error:
@@ -103,6 +108,20 @@ class Recording:
             self._reject(number, error.code, f"a signal came, and {error.message}; reading ended before it")
             return False
         return True
+
+    def _begin(self) -> None:
+        """Before the first item. What was refused then is tried again with the next one."""
+        if not self._begun:
+            self._record(self._items.first_items())
+            self._begun = True
+
+    def _end(self) -> None:
+        """Behind the last one, also if it is a signal that ended the reading."""
+        try:
+            if self._begun:
+                self._record(self._items.last_items())
+        except PendingQueueFull as error:
+            self._terminal.warn(f"the turn is left open: {safe_line(error.message)}", code=error.code)
 
     def _record(self, items: Sequence[RolloutItem]) -> None:
         self._unflushed = True

@@ -17,7 +17,7 @@ from thread_store.cli.terminal import Terminal
 from thread_store.home import Home, looks_like_path
 from thread_store.transcript import TranscriptEntry
 
-__all__ = ["STDIN", "Target", "find_target"]
+__all__ = ["STDIN", "Target", "find_target", "last_ordinal"]
 
 STDIN = "-"
 
@@ -91,6 +91,11 @@ def find_target(terminal: Terminal, argument: str) -> Target:
     if found["range"] is None:
         return Target(thread, source, first, first)
     return Target(thread, source, first, int(found["last"]) if found["last"] else None)
+
+
+def last_ordinal(end_exclusive: int | None) -> int | None:
+    """The N of the `THREAD#N` that ends before this ordinal."""
+    return None if end_exclusive is None or end_exclusive < 1 else end_exclusive - 1
 
 
 def _find(terminal: Terminal, thread: str) -> Path:

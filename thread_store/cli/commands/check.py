@@ -8,10 +8,12 @@ import click
 
 from protocol.errors import RolloutError
 from rollout.check import CheckReport, Finding, Severity, check_rollout
+from thread_store.base_check import check_base
 from thread_store.cli.failures import ExitCode, report_error
+from thread_store.cli.older_files import home_of
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
-from thread_store.cli.target import find_target
+from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
 
 __all__ = ["command"]
@@ -29,7 +31,8 @@ def command(context: click.Context, threads: tuple[str, ...]) -> int:
 
     THREAD is an id, its beginning or end, a path, @ (the newest), or - (standard input). Exit code
     1 if anything is lost or waits to be saved; oddities alone are named and leave it 0. With -v
-    also what is merely good to know.
+    also what is merely good to know. Where a history begins in another file it also looks whether
+    that still holds it.
 
     \b
     Examples:
@@ -41,7 +44,7 @@ def command(context: click.Context, threads: tuple[str, ...]) -> int:
     refused: ExitCode | None = None
     for thread in threads:
         try:
-            report = check_rollout(find_target(terminal, thread).source)
+            report = _check(terminal, find_target(terminal, thread).source)
         except RolloutError as error:
             code = report_error(terminal, error)
             refused = refused or code
@@ -52,6 +55,15 @@ def command(context: click.Context, threads: tuple[str, ...]) -> int:
     if refused is not None:
         return refused
     return ExitCode.DONE if all(report.ok for report in reports) else ExitCode.PROBLEMS
+
+
+def _check(terminal: Terminal, source: str) -> CheckReport:
+    """The rollout, and where its history begins in other files, whether these still hold it."""
+    report = check_rollout(source)
+    if source != STDIN:
+        for finding in check_base(source, home_of(terminal, source)):
+            report.add(finding)
+    return report
 
 
 def _print_report(terminal: Terminal, report: CheckReport) -> None:

@@ -13,8 +13,12 @@ from thread_store.cli.failures import ExitCode
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
+from thread_store.cli.short_ids import ShortIds
 from thread_store.cli.terminal import Terminal, command_line
+from thread_store.cli.tree_view import tree_lines
 from thread_store.demo import Comparison, DemoReport, run_demo
+from thread_store.home import Home
+from thread_store.thread_tree import build_tree
 
 __all__ = ["command"]
 
@@ -40,7 +44,8 @@ def command(context: click.Context, seconds: float, keep: str | None) -> int:
 
     A small scripted agent runs real tools in a process of its own and records itself. At a random
     moment it gets SIGKILL. Then the file is read back and compared with what the agent had been told
-    was safe. Exit code 0 if not one acknowledged record is missing or doubled, else 1.
+    was safe, and the thread is forked. Exit code 0 if not one acknowledged record is missing or
+    doubled, else 1.
 
     \b
     Examples:
@@ -118,6 +123,8 @@ class _Story:
             self._line(f"the torn tail was set aside first: {safe_line(report.kept_files[-1])}")
         if report.after_reopen is not None:
             self._compare(report.after_reopen)
+        self._head("5", f"Another way from its first turn: a fork, up to #{report.fork_ordinal}")
+        self._show_tree(report)
         terminal.print()
         verdict = (
             "not one acknowledged record is missing or doubled" if report.holds else "THE PROMISE WAS BROKEN"
@@ -135,13 +142,20 @@ class _Story:
             f"are there: {found.missing} missing, {found.doubled} doubled, {order}"
         )
 
+    def _show_tree(self, report: DemoReport) -> None:
+        tree = build_tree(Home(report.home))
+        tops = [each for each in tree.roots if each.thread_id == report.thread_id]
+        for line in tree_lines(self._terminal, tops, ShortIds(tree.nodes)):
+            self._line(line)
+
     def _suggest(self, report: DemoReport) -> None:
         rollout = f"{command_line()} --home {shlex.quote(report.home)}"
         self._terminal.print("Now look at it yourself:")
         lines = [
-            f"{rollout} show @",
-            f"{rollout} check @",
-            f"echo 'and now?' | {rollout} record --text --thread @",
+            f"{rollout} show {report.thread_id}",
+            f"{rollout} check {report.thread_id}",
+            f"{rollout} tree",
+            f"echo 'and now?' | {rollout} record --text --thread {report.thread_id}",
         ]
         if self._temporary:
             lines.append(f"rm -r {shlex.quote(report.home)}")
@@ -182,4 +196,5 @@ def _as_object(report: DemoReport) -> dict[str, Any]:
         "after_kill": counts(report.after_kill),
         "after_reopen": counts(report.after_reopen),
         "kept_files": report.kept_files,
+        "fork": {"thread": report.fork_id, "ordinal": report.fork_ordinal},
     }

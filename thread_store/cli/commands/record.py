@@ -9,17 +9,19 @@ from contextlib import contextmanager
 
 import click
 
-from protocol.ids import ThreadId
 from protocol.meta import SessionMeta
 from rollout import blocking
-from thread_store.cli.input_lines import items_of_json, items_of_text
+from rollout.blocking import BlockingRecorder
+from thread_store.blocking_thread import BlockingThread
+from thread_store.cli.input_items import JsonItems, TextItems
 from thread_store.cli.library_log import attach_log
+from thread_store.cli.named_thread import find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.recording import Recording
 from thread_store.cli.stop_signals import StopSignals
-from thread_store.cli.target import find_target
 from thread_store.cli.terminal import Terminal
 from thread_store.home import Home
+from thread_store.local_threads import LocalThreads
 
 __all__ = ["command"]
 
@@ -27,7 +29,7 @@ __all__ = ["command"]
 @click.command("record")
 @click.argument("file", default="-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--thread", metavar="THREAD", help="Append to this thread instead of beginning a new one.")
-@click.option("--text", is_flag=True, help="Each line is a message of the user, not JSON.")
+@click.option("--text", is_flag=True, help="Each line is a message of the user, all in one turn.")
 @click.option("--cwd", metavar="DIR", help="The folder that the new thread is about; by default this one.")
 @shared_options
 @click.pass_context
@@ -36,7 +38,8 @@ def command(context: click.Context, file: str, thread: str | None, text: bool, c
 
     FILE (or standard input) holds JSON Lines of {"type": …, "payload": …}; whole rollout lines are
     taken too. Each is written as it comes. A bad line is named by its number, the others are recorded.
-    At the end, or when a signal stops it, everything is on stable storage before it says so.
+    At the end, or when a signal stops it, everything is on stable storage before it says so. It holds
+    the thread's lock meanwhile; exit code 6 if somebody else does.
 
     \b
     Examples:
@@ -48,12 +51,15 @@ def command(context: click.Context, file: str, thread: str | None, text: bool, c
         raise click.UsageError("--cwd is for a new thread; --thread names an old one", ctx=context)
     terminal = terminal_of(context)
     attach_log(terminal)
-    with StopSignals() as stop, _open_input(file) as descriptor:
-        recorder = _open_recorder(terminal, thread, cwd, descriptor)
+    with (
+        StopSignals() as stop,
+        _open_input(file) as descriptor,
+        _opened(terminal, thread, cwd, descriptor) as recorder,
+    ):
         if os.isatty(descriptor):
             terminal.note("reading from this terminal; end with Ctrl-D. Or try: rollout record FILE")
-        recording = Recording(terminal, recorder, stop, items_of_text if text else items_of_json)
-        return recording.run(descriptor)
+        items = TextItems() if text else JsonItems()
+        return Recording(terminal, recorder, stop, items).run(descriptor)
 
 
 @contextmanager
@@ -70,15 +76,21 @@ def _open_input(file: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _open_recorder(
+@contextmanager
+def _opened(
     terminal: Terminal, thread: str | None, cwd: str | None, descriptor: int
-) -> blocking.BlockingRecorder:
+) -> Iterator[BlockingRecorder]:
+    """The recorder: of a thread, whose lock it holds, or of a file that is in no home."""
     if thread is None:
-        home = Home.resolve(terminal.home, terminal.environ)
-        thread_id = ThreadId.new()
-        meta = SessionMeta(id=thread_id, cwd=os.path.abspath(cwd or os.curdir))
-        return blocking.create(home.new_rollout_path(thread_id), meta)
-    target = find_target(terminal, thread)
-    if os.path.exists(target.source) and os.path.samestat(os.stat(target.source), os.fstat(descriptor)):
+        with LocalThreads(Home.resolve(terminal.home, terminal.environ)) as threads:
+            yield BlockingThread(threads.create(SessionMeta(cwd=os.path.abspath(cwd or os.curdir))))
+        return
+    named = find_named(terminal, thread)
+    if named.path.exists() and os.path.samestat(named.path.stat(), os.fstat(descriptor)):
         raise click.UsageError("the input is the rollout itself: that would never end")
-    return blocking.open(target.source)
+    if named.thread is None:
+        yield blocking.open(named.path)
+        return
+    home, thread_id = require_thread(named)
+    with LocalThreads(home) as threads:
+        yield BlockingThread(threads.open(thread_id))

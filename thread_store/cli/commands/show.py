@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from thread_store.cli.chat import ChatView
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.item_json import damage_object, item_object
+from thread_store.cli.older_files import chain_records, find_chain
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.pager import paged
 from thread_store.cli.raw_view import raw_lines, write_raw
@@ -19,6 +20,9 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, Target, find_target
 from thread_store.cli.terminal import Terminal
 from thread_store.transcript import FactKind, Transcript, TranscriptEntry
+
+if TYPE_CHECKING:
+    from thread_store.lineage import Lineage
 
 __all__ = ["command"]
 
@@ -57,7 +61,8 @@ def command(
 
     THREAD is an id, its beginning or end, a path, @ (the newest), or - (standard input); with
     #42, #40..60 or @81234 (a byte offset) after it only those items, a single one unfolded.
-    A message that stands on both tracks is shown once; damaged places are named where they are.
+    A message that stands on both tracks is shown once; damaged places are named where they are. What
+    a fork or a revert rests on is shown with it; --raw shows the one file.
 
     \b
     Examples:
@@ -70,7 +75,8 @@ def command(
     meta = read_meta(target)
     selection = _Selection(target, count=count, newest_first=reverse)
     if raw or view == "raw":
-        return _show_raw(terminal, selection)
+        return _show_raw(terminal, selection, meta)
+    selection.chain = find_chain(terminal, target, meta)
     kinds = _VIEWS["full"] if terminal.json or target.selects else _VIEWS[view]
     kinds -= {FactKind.THINKING} if no_thinking else set()
     kinds -= {FactKind.TOOL} if no_tools else set()
@@ -92,12 +98,17 @@ class _Selection:
         self.target = target
         self.count = count
         self.newest_first = newest_first
+        self.chain: Lineage | None = None
+        """The files that the history lies in, if it is not this one alone."""
         self.shown = 0
 
     def entries(self, kinds: frozenset[FactKind]) -> Iterator[TranscriptEntry]:
         """The entries to show, in the order in which they are shown."""
         backward = self.newest_first or self.count is not None
-        records = open_records(self.target, newest_first=backward)
+        if self.chain is None:
+            records = open_records(self.target, newest_first=backward)
+        else:
+            records = chain_records(self.chain, newest_first=backward)
         chosen = self._choose(Transcript(records), kinds)
         if self.count is not None:
             newest = list(self._until_counted(chosen))
@@ -152,8 +163,10 @@ def _emit_items(
             terminal.emit("item", **item_object(entry, thread))
 
 
-def _show_raw(terminal: Terminal, selection: _Selection) -> int:
+def _show_raw(terminal: Terminal, selection: _Selection, meta: dict[str, Any] | None) -> int:
     target, count = selection.target, selection.count
+    if meta is not None and meta.get("history_base") is not None and not target.selects:
+        terminal.note(f"the lines of {safe_line(target.source)} alone; its history begins in another file")
     backward = selection.newest_first or count is not None
     lines = raw_lines(terminal, target, open_records(target, newest_first=backward))
     if count is not None:
