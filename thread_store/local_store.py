@@ -139,7 +139,7 @@ class LocalThreadStore:
         parent records that it was started.
 
         Args:
-            path: its place among the agents, `/root/reviewer`; by default below the parent's.
+            path: its place among the agents; by default below the parent's.
             meta: what differs from the parent's: folder, model, instructions.
 
         Raises:

@@ -60,7 +60,7 @@ class ThreadStore(Protocol):
         parent records that it was started.
 
         Args:
-            path: its place among the agents, `/root/reviewer`; by default below the parent's.
+            path: its place among the agents; by default below the parent's.
             meta: what differs from the parent's: folder, model, instructions.
         """
 
