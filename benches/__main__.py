@@ -70,7 +70,7 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
     if options.bench == "store":
         from benches.store import store_rows
 
-        churned, open_at_once, items = (200, 50, 2_000) if options.quick else (10_000, 1_000, 100_000)
+        churned, open_at_once, items = (200, 50, 2_000) if options.quick else (10_000, 1_000, 300_000)
         return await store_rows(
             options.dir, rounds=rounds, churned=churned, open_at_once=open_at_once, items=items
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import tempfile
@@ -72,7 +73,7 @@ def _held() -> Row:
 
 
 async def _record(folder: Path, *, threads: int, items: int) -> float:
-    """Seconds an item, from the first record to the last sync; opening and closing don't count."""
+    """Seconds an item, from the first record to the last flush; opening and closing don't count."""
     with tempfile.TemporaryDirectory(dir=folder) as home:
         async with LocalThreadStore(home, collect_git=False) as store, AsyncExitStack() as stack:
             opened = [
@@ -84,6 +85,5 @@ async def _record(folder: Path, *, threads: int, items: int) -> float:
             start = time.perf_counter()
             for number in range(items):
                 await opened[number % threads].record(build_item(number))
-            for thread in opened:
-                await thread.flush()
+            await asyncio.gather(*(thread.flush() for thread in opened))
             return (time.perf_counter() - start) / items

@@ -66,6 +66,31 @@ def _flatten(items: Sequence[Records]) -> list[RolloutItem]:
     return flat
 
 
+class _Stamp(NamedTuple):
+    """One millisecond, as it stands in lines."""
+
+    at_ms: int
+    text: str
+    numbered: bytes
+    bare: bytes
+
+
+_latest = _Stamp(-1, "", b"", b"")
+"""Of all queues: a thousand threads that speak in turn need the same millisecond one after the other."""
+
+
+def _stamp_of(at_ms: int) -> _Stamp:
+    global _latest
+    stamp = _latest
+    if stamp.at_ms != at_ms:
+        text = format_timestamp(at_ms)
+        encoded = text.encode()
+        stamp = _latest = _Stamp(
+            at_ms, text, b'{"timestamp":"%b","ordinal":' % encoded, b'{"timestamp":"%b' % encoded
+        )
+    return stamp
+
+
 class Pending:
     """The bounded queue between callers and the writer. Safe from any thread and signal handler."""
 
@@ -217,14 +242,16 @@ class Pending:
             self._acquire()
             if self._calm and len(items) == 1:
                 item = items[0]
-                line = self._lines.get(item.__class__) if time() < self._stamp_ends else None
+                line = self._lines.get(item.__class__)
                 if line is not None:
                     # Encoded apart and then copied: encoding behind a long buffer makes msgspec stretch
                     # it by half and touch that memory, which costs more than the copy.
                     self._calm = None
-                    scratch, ordinal = self._scratch, self._next_ordinal
-                    line.ordinal, line.payload = ordinal, item  # type: ignore[assignment]  # numbered
                     try:
+                        if time() >= self._stamp_ends:
+                            self._renew_stamp()
+                        scratch, ordinal = self._scratch, self._next_ordinal
+                        line.ordinal, line.payload = ordinal, item  # type: ignore[assignment]  # numbered
                         encode_into(line, scratch, 0)
                         scratch += b"\n"
                         if len(self._buffer) + len(scratch) < self._mark:
@@ -398,14 +425,10 @@ class Pending:
         """Stamps never step back within a recorder: until the clock has caught up, the last one stays."""
         clock = time_ns() // 1_000_000
         now = max(clock, self._stamp_ms)
-        text = format_timestamp(now)
-        stamp, bare_stamp = (
-            b'{"timestamp":"%b","ordinal":' % text.encode(),
-            b'{"timestamp":"%b' % text.encode(),
-        )
+        stamp = _stamp_of(now)
         for line in self._lines.values():
-            line.timestamp = text
-        self._stamp, self._bare_stamp = stamp, bare_stamp
+            line.timestamp = stamp.text
+        self._stamp, self._bare_stamp = stamp.numbered, stamp.bare
         self._stamp_ms, self._stamp_ends = now, (clock + 1) / 1000
 
     # The writer's side
