@@ -34,6 +34,7 @@ from rollout.pending import Pending
 from rollout.service import Service
 from rollout.sink import Sink
 from rollout.syscalls import FileCalls
+from rollout.thread_lock import refuse_active_writer, thread_lock_path
 from rollout.writer import Writer
 
 __all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core"]
@@ -186,6 +187,8 @@ def open_core(
     calls = calls or FileCalls()
     if path.endswith(".zst"):
         raise NotARollout(path=path, reason="it is compressed", hint=f"Expand it first: zstd -d {path}")
+    if lock and fence is None and thread_lock_path(path) is not None:
+        refuse_active_writer(path)  # a store, or Codex; who opens it for a store holds that lock
     descriptor = _open_to_append(path, calls)
     try:
         if not calls.is_regular(calls.fstat(descriptor)):

@@ -45,14 +45,33 @@ def hold_thread_lock(rollout_path: str | os.PathLike[str], thread_id: str | None
         RolloutUnreadable: the lock file can't be opened, or is a link.
     """
     path = thread_lock_path(rollout_path, thread_id)
-    descriptor = -1 if path is None else _open(path, os.O_RDWR | _NOFOLLOW)
+    descriptor = -1 if path is None else _hold(path, os.fspath(rollout_path), thread_id)
     try:
-        if descriptor >= 0:
-            lock_rollout(descriptor, os.fspath(rollout_path), thread_id=thread_id)
         yield
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+
+
+def _hold(path: Path, rollout_path: str, thread_id: str | None) -> int:
+    """Flock the lock file that stands at the path; -1 if there is none."""
+    while (descriptor := _open(path, os.O_RDWR | _NOFOLLOW)) >= 0:
+        try:
+            lock_rollout(descriptor, rollout_path, thread_id=thread_id)
+            if _stands_at(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its writer has just let go of it and removed it
+    return -1
+
+
+def _stands_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def find_writer(rollout_path: str | os.PathLike[str], thread_id: str | None = None) -> WriterHolder | None:
