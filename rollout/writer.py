@@ -24,7 +24,7 @@ from functools import partial
 import anyio
 import anyio.abc
 
-from protocol.errors import RolloutError, WriterFenced
+from protocol.errors import RolloutError, RolloutWriteError, WriterFenced
 from protocol.items import RolloutItem
 from rollout.alarm import Alarm
 from rollout.backlog import Backlog
@@ -339,12 +339,27 @@ class Writer:
         await self._place.wait_until_healed(_HEAL_SECONDS)
         if not self._place.is_healing:
             self._finish_sync()
-        cause = self._trouble.last_error
+        cause = self._trouble.last_error or self._last_look()
         if self._progress.is_drained:
             self._end(None if cause is None else self._progress.failure(cause))
         else:
             salvaged = await self._salvage.run(seconds_max=_KEEP_SECONDS)
             self._end(salvaged.error(self._sink.path, cause))
+
+    def _last_look(self) -> BaseException | None:
+        """Why nobody can vouch for the place; None if it is as we left it."""
+        message = "it was still being healed when the time to close was over"
+        if not self._place.is_healing:
+            try:
+                self._sink.verify()
+            except SinkDisturbed as disturbance:
+                message = str(disturbance)
+            except (OSError, WriterFenced) as error:
+                return error
+            else:
+                return None
+        hint = "What is durable stood there when it was last looked at"
+        return RolloutWriteError(path=self._sink.path, operation="check", message=message, hint=hint)
 
     async def _be_fenced(self, error: WriterFenced) -> None:
         """Another writer owns the thread: never touch the file again, set aside what it lacks, say so."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from thread_store.cli.app import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,11 +25,12 @@ def test_each_command_stands_in_the_readme() -> None:
     assert [name for name in COMMANDS if f"rollout {name}" not in readme] == []
 
 
-def test_readme_example_runs_as_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("marker", ["<!-- example -->", "<!-- example: store -->"])
+def test_readme_example_runs_as_written(tmp_path: Path, marker: str) -> None:
     """The first thing a newcomer copies works, in an empty folder and without a warning."""
     readme = read_readme()
-    found = re.search(r"<!-- example -->\s*```python\n(.*?)```", readme, re.DOTALL)
-    assert found, "README.md has no python block after <!-- example -->"
+    found = re.search(re.escape(marker) + r"\s*```python\n(.*?)```", readme, re.DOTALL)
+    assert found, f"README.md has no python block after {marker}"
     script = tmp_path / "example.py"
     script.write_text(found[1], encoding="utf-8")
     done = subprocess.run(

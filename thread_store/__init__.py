@@ -1,4 +1,4 @@
-"""Many threads: where they are kept and found, and the command line over them.
+"""Many threads: stores of them, how they fork, where they are kept and found, and the command line over them.
 
 The names below are loaded when they are first asked for, so that a program pays only for what
 it uses.
@@ -10,38 +10,72 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from thread_store.errors import AmbiguousThread
+    from thread_store.errors import (
+        AmbiguousThread,
+        NotCurrentRollout,
+        NotInHome,
+        StoreClosed,
+        ThreadsUnwritten,
+    )
+    from thread_store.fork_point import ForkPoint
+    from thread_store.history import ThreadHistory
     from thread_store.home import Home, StoredRollout
     from thread_store.local_store import LocalThreadStore
+    from thread_store.local_threads import LocalThreads
+    from thread_store.locks.errors import LocksBusy
+    from thread_store.memory_store import MemoryThreadStore
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread, Turn
+    from thread_store.thread_tree import ThreadTree, build_tree
     from thread_store.transcript import Transcript, TranscriptEntry
 
 __all__ = [
     "AmbiguousThread",
     "EventStreams",
+    "ForkPoint",
     "Home",
     "LocalThreadStore",
+    "LocalThreads",
+    "LocksBusy",
+    "MemoryThreadStore",
+    "NotCurrentRollout",
+    "NotInHome",
+    "StoreClosed",
     "StoredRollout",
     "Thread",
+    "ThreadHistory",
     "ThreadStore",
+    "ThreadTree",
+    "ThreadsUnwritten",
     "Transcript",
     "TranscriptEntry",
     "Turn",
+    "build_tree",
 ]
 
 _HOMES = {
     "AmbiguousThread": "thread_store.errors",
     "EventStreams": "thread_store.streams",
+    "ForkPoint": "thread_store.fork_point",
     "Home": "thread_store.home",
     "LocalThreadStore": "thread_store.local_store",
+    "LocalThreads": "thread_store.local_threads",
+    "LocksBusy": "thread_store.locks.errors",
+    "MemoryThreadStore": "thread_store.memory_store",
+    "NotCurrentRollout": "thread_store.errors",
+    "NotInHome": "thread_store.errors",
+    "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
+    "ThreadHistory": "thread_store.history",
     "ThreadStore": "thread_store.store",
+    "ThreadTree": "thread_store.thread_tree",
+    "ThreadsUnwritten": "thread_store.errors",
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
     "Turn": "thread_store.thread",
+    "build_tree": "thread_store.thread_tree",
 }
 
 

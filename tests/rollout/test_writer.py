@@ -1046,6 +1046,28 @@ async def test_deadline_of_a_close_holds_while_a_sync_hangs(path: Path, calls: F
     assert texts(path) == ["a", "b"]
 
 
+@pytest.mark.parametrize("hangs", [False, True], ids=["seen at the deadline", "its healing hangs"])
+async def test_close_does_not_vouch_for_a_file_that_is_elsewhere(
+    path: Path, calls: ForgetfulCalls, hangs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is durable, but the time to close ends before the file could be looked for."""
+    monkeypatch.setattr("rollout.writer._HEAL_SECONDS", 0.01)
+    recorder = recorder_of(path, calls=calls, config=quick(close_seconds=0.05))
+    recorder.record_nowait(messages("ab"))
+    await recorder.sync()
+    path.rename(path.with_name("elsewhere"))
+    gate = Gate()
+    writer = recorder._core.writer
+    if hangs:
+        calls.arm("lstat", waits_before(gate), first=2)
+    else:  # a loaded machine: the task isn't woken before the deadline
+        monkeypatch.setattr(writer._alarm, "ring", lambda: None)
+    with pytest.raises(RolloutWriteError, match="the path is gone|was still being healed"):
+        await recorder.aclose()
+    gate.open()
+    assert texts(path.with_name("elsewhere")) == ["a", "b"]
+
+
 def _is_free(path: Path) -> bool:
     from rollout.file_lock import lock_rollout
 
