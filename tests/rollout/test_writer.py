@@ -1062,7 +1062,7 @@ async def test_close_does_not_vouch_for_a_file_that_is_elsewhere(
         calls.arm("lstat", waits_before(gate), first=2)
     else:  # a loaded machine: the task isn't woken before the deadline
         monkeypatch.setattr(writer._alarm, "ring", lambda: None)
-    with pytest.raises(RolloutWriteError, match="the path is gone|was still being healed"):
+    with pytest.raises(RolloutWriteError, match=r"the path is gone|was still being healed"):
         await recorder.aclose()
     gate.open()
     assert texts(path.with_name("elsewhere")) == ["a", "b"]
