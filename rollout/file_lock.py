@@ -1,13 +1,14 @@
 """The lock of a stand-alone recorder: flock on the rollout itself.
 
 Invariant: of all descriptors of one inode, over all processes of a host, at most one holds it.
-It ends with the last descriptor, so the death of a process frees it. Threads of a home have
-lock files of their own besides (thread_store).
+It ends with the last descriptor, so the death of a process frees it; who closes unlocks, because a
+subprocess may have inherited one. Threads of a home have lock files of their own besides (thread_store).
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from pathlib import Path
@@ -17,7 +18,9 @@ from protocol.errors import ActiveWriter, WriterHolder
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["find_holder", "lock_rollout"]
+__all__ = ["find_holder", "lock_rollout", "unlock_rollout"]
+
+_log = logging.getLogger("rollout.locks")
 
 # What a file system answers that has no flock: the caller goes on without (design: the lease path).
 _UNSUPPORTED = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
@@ -41,6 +44,16 @@ def lock_rollout(descriptor: int, path: str, *, thread_id: str | None = None) ->
             return False
         raise
     return True
+
+
+def unlock_rollout(descriptor: int, path: str) -> None:
+    """Give the lock up for every descriptor of this opening, inherited ones too. Never raises."""
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    except OSError as error:  # closing it does the same, unless somebody has inherited it
+        _log.info("%s: unlocking it failed: %s", path, error)
 
 
 def find_holder(descriptor: int) -> WriterHolder:

@@ -449,5 +449,5 @@ class FileSink:
             self._on_close()
 
     def close_in_child(self) -> None:
-        self._file.close()
+        self._file.close_in_child()
         self._file.let_go(self._sync_descriptor)

@@ -14,7 +14,7 @@ import uuid
 from functools import partial
 
 from protocol.errors import RolloutExists, RolloutMoved, RolloutReplaced
-from rollout.file_lock import lock_rollout
+from rollout.file_lock import lock_rollout, unlock_rollout
 from rollout.kept import find_home
 from rollout.reconcile import header_end
 from rollout.sink import SinkDisturbed
@@ -136,6 +136,12 @@ class LiveFile:
 
     def close(self) -> None:
         """Let go of the inode and of the lock. Never raises."""
+        if self._lock_descriptor >= 0:
+            unlock_rollout(self._lock_descriptor, self.path)
+        self.close_in_child()
+
+    def close_in_child(self) -> None:
+        """Close without unlocking: in a forked child the lock is the parent's."""
         held = (self.descriptor, self._lock_descriptor)
         self.descriptor = self._lock_descriptor = -1
         self.let_go(*held)

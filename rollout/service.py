@@ -84,7 +84,12 @@ class Service:
 
     def call(self, callback: Callable[..., object], *args: Any) -> None:
         """Run a callback on the service loop soon; from any thread, also from a finalizer."""
-        self.loop.call_soon_threadsafe(callback, *args, context=self._context)
+        try:
+            self.loop.call_soon_threadsafe(callback, *args, context=self._context)
+        except RuntimeError:
+            if not self.loop.is_closed():
+                raise
+            # A sync that hung has come back, or a handle is dropped late: no writer is left to be told.
 
     def lingering(self, seconds: float) -> Lingering:
         """What wakes the writers of this linger time that nobody waits for."""
