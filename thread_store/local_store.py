@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
@@ -21,6 +22,7 @@ from rollout.executor import DaemonExecutor
 from thread_store.errors import StoreClosed
 from thread_store.fork import ForkMode
 from thread_store.fork_point import ForkPoint
+from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.history import ThreadHistory
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
@@ -53,19 +55,30 @@ class LocalThreadStore:
             home: the folder, a home of Codex too; by default `ROLLOUT_HOME`, else
                 `$XDG_STATE_HOME/rollout`. It is made with the first thread.
             config: for all threads that are given none.
-            collect_git: ask git about the folder of each new thread, for less than a second.
+            collect_git: ask git about the folder of each new thread; the thread begins within a second all
+                the same, without that information if need be.
         """
         self.home = Home.resolve() if home is None else Home(home)
         self._config = config or RecorderConfig()
         self._collect_git = collect_git
+        self._entered = False
         self._threads: LocalThreads | None = None
         self._executor = DaemonExecutor(_THREADS_MAX, "rollout-store-files")
         self._closing: Future[None] | None = None
         self._pid = os.getpid()
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise StoreClosed(self.home.path, "was entered before")
+        self._entered = True
         threads = LocalThreads(self.home)
-        await asyncio.wrap_future(self._executor.submit(threads.start))
+        starting = self._executor.submit(threads.start)
+        try:
+            await asyncio.wrap_future(starting)
+        except BaseException:
+            self._executor.close()
+            starting.add_done_callback(_close_started)
+            raise
         self._threads = threads
         return self
 
@@ -81,14 +94,21 @@ class LocalThreadStore:
         Raises:
             ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
         """
+        self._require_own_process()
         if self._closing is None:
-            self._closing = self._executor.submit(self._require_open().close)
+            # In a thread of its own: all others may hang in a disk.
+            closer = DaemonExecutor(1, "rollout-store-close")
+            self._closing = closer.submit(self._require_open().close)
+            closer.close()
             self._executor.close()
         await asyncio.shield(asyncio.wrap_future(self._closing))
 
-    def _require_open(self) -> LocalThreads:
+    def _require_own_process(self) -> None:
         if os.getpid() != self._pid:
             raise StoreClosed(self.home.path, "belongs to the parent of this process")
+
+    def _require_open(self) -> LocalThreads:
+        self._require_own_process()
         if self._threads is None or self._closing is not None:
             raise StoreClosed(self.home.path)
         return self._threads
@@ -110,8 +130,12 @@ class LocalThreadStore:
             ActiveWriter: somebody holds the lock of that id.
         """
         threads = self._require_open()
+        # From now on, and not from when it is its turn: many may begin at once.
+        git_until = time.monotonic() + GIT_SECONDS_MAX if self._collect_git else 0.0
         return await self._hold(
-            lambda: threads.create(meta, config=config or self._config, collect_git=self._collect_git)
+            lambda: threads.create(
+                meta, config=config or self._config, git_seconds=git_until - time.monotonic()
+            )
         )
 
     async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
@@ -237,6 +261,12 @@ class LocalThreadStore:
             opening.add_done_callback(_close_unwanted)
             raise
         return Thread(opened)
+
+
+def _close_started(starting: Future[LocalThreads]) -> None:
+    """Nobody waits for the store any more."""
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
 
 
 def _close_unwanted(opening: Future[OpenThread]) -> None:

@@ -10,9 +10,8 @@ calls it in threads of its own; the command line calls it as it is.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,9 +21,10 @@ from msgspec import structs
 from protocol.errors import (
     ForkPointInvalid,
     NotARollout,
-    RolloutError,
+    RecorderClosed,
     RolloutExists,
     ThreadNotFound,
+    WriterFenced,
     WriterHolder,
 )
 from protocol.events import EventMsg
@@ -36,19 +36,20 @@ from rollout.core import Core, create_core, open_core
 from rollout.head import require_rollout
 from rollout.paths import ARCHIVED_FOLDER
 from rollout.service import Service
-from thread_store.errors import ThreadsUnwritten
 from thread_store.fork import ForkMode, make_fork
 from thread_store.fork_copy import Progress
 from thread_store.fork_point import ForkPoint
 from thread_store.fork_tree import fork_tree
+from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.git_info import find_git_info
 from thread_store.history import ThreadHistory, read_history
 from thread_store.home import Home
 from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks, WriterLock
+from thread_store.open_threads import OpenThreads
 from thread_store.revert import make_revert, turns_to_drop
 from thread_store.take_over import move_on
-from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
+from thread_store.thread import OpenThread
 
 __all__ = ["LocalThreads", "read_meta"]
 
@@ -60,13 +61,12 @@ class LocalThreads:
         self.home = home
         self.locks = ThreadLocks(home.path)
         self._service = Service("rollout-store")
-        self._open: dict[str, OpenThread] = {}
-        self._registry = threading.Lock()
+        self._threads = OpenThreads(home.path, self._service)
 
     def start(self) -> LocalThreads:
-        """Start the service, and remove the lock files that dead writers have left."""
-        self._service.start()
+        """Remove the lock files that dead writers have left, and start the service."""
         self.locks.sweep()
+        self._threads.start()
         return self
 
     def close(self) -> None:
@@ -75,22 +75,7 @@ class LocalThreads:
         Raises:
             ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
         """
-        with self._registry:
-            opened = [each for each in self._open.values() if not each.released.done()]
-        barriers = [Barrier(Goal.CLOSE, loop=None) for _ in opened]
-        for each, barrier in zip(opened, barriers, strict=True):
-            each.core.writer.request(barrier)
-        # Those that were closed before were told then.
-        errors = {}
-        for each, barrier in zip(opened, barriers, strict=True):
-            try:
-                barrier.wait_blocking(None)
-            except RolloutError as error:
-                errors[each.core.thread_id] = error
-        wait([each.released for each in opened], timeout=RELEASE_SECONDS_MAX)
-        self._service.stop()
-        if errors:
-            raise ThreadsUnwritten(errors, threads=len(opened))
+        self._threads.close()
 
     def __enter__(self) -> LocalThreads:
         return self.start()
@@ -105,11 +90,11 @@ class LocalThreads:
         meta: SessionMeta | None = None,
         *,
         config: RecorderConfig | None = None,
-        collect_git: bool = True,
+        git_seconds: float = GIT_SECONDS_MAX,
     ) -> OpenThread:
         """Begin a thread. Its file appears with the first record, or by `persist`.
 
-        `collect_git`: ask git about `meta.cwd`, if `meta.git` is unset, for less than a second.
+        `git_seconds`: how long to ask git about `meta.cwd`, if `meta.git` is unset; 0 asks nothing.
 
         Raises:
             RolloutExists: there is a thread of that id already.
@@ -120,15 +105,14 @@ class LocalThreads:
         thread_id = ThreadId.new() if meta.id is None else ThreadId.parse(meta.id)
         known = meta.id is not None
         meta = structs.replace(meta, id=str(thread_id), cwd=os.path.abspath(meta.cwd))
-        if meta.git is None and collect_git:
-            meta = structs.replace(meta, git=find_git_info(meta.cwd))
+        if meta.git is None and git_seconds > 0:
+            meta = structs.replace(meta, git=find_git_info(meta.cwd, seconds_max=git_seconds))
         created = datetime.now()
 
         def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
-            if known:
-                self._require_absent(thread_id)
+            begun = self._find_begun(thread_id) if known else None
             core = create_core(
-                self.home.new_rollout_path(thread_id, created=created),
+                begun or self.home.new_rollout_path(thread_id, created=created),
                 meta,
                 config=config or RecorderConfig(),
                 service=self._service,
@@ -137,14 +121,17 @@ class LocalThreads:
             )
             return core, core.meta or meta
 
-        return self._hold(thread_id, make)
+        return self._hold(lambda: self.locks.acquire(thread_id), make)
 
-    def _require_absent(self, thread_id: ThreadId) -> None:
+    def _find_begun(self, thread_id: ThreadId) -> Path | None:
+        """The empty file of a writer that died as soon as it had made it, if there is one."""
         try:
             path = self.home.find_thread(thread_id)
         except ThreadNotFound:
-            return
-        raise RolloutExists(path=path, reason=f"thread {thread_id} has a rollout")
+            return None
+        if path.stat().st_size:
+            raise RolloutExists(path=path, reason=f"thread {thread_id} has a rollout")
+        return path
 
     def open(self, thread_id: str, *, config: RecorderConfig | None = None) -> OpenThread:
         """Go on with a thread, in its current rollout.
@@ -160,7 +147,7 @@ class LocalThreads:
         def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
             return self._open_core(self.find_appendable(wanted), lock, on_close, config)
 
-        return self._hold(wanted, make)
+        return self._hold(lambda: self.locks.acquire(wanted), make)
 
     def _open_core(
         self,
@@ -227,16 +214,18 @@ class LocalThreads:
                 )
             return self._open_core(made.path, lock, on_close, config)
 
-        return self._hold(child, make)
+        return self._hold(lambda: self.locks.acquire(child), make)
 
     def _flush(self, thread_id: ThreadId) -> OpenThread | None:
         """The thread, if it is open here; what it has accepted is with the OS then."""
-        with self._registry:
-            writing = self._open.get(thread_id)
+        writing = self._threads.find_writing(thread_id)
         if writing is not None:
             barrier = Barrier(Goal.FLUSH, loop=None)
             writing.core.writer.request(barrier)
-            barrier.wait_blocking(None)
+            try:
+                barrier.wait_blocking(None)
+            except (RecorderClosed, WriterFenced):
+                return None  # it ended meanwhile, and is as any other
         return writing
 
     def _fork_unwritten(
@@ -246,7 +235,7 @@ class LocalThreads:
         if at not in (None, ForkPoint.end(), ForkPoint.turn(0)):
             raise ForkPointInvalid(str(at), "the thread has no record yet", path=source.core.path)
         meta = structs.replace(source.meta, id=None, timestamp=None, forked_from_id=source.core.thread_id)
-        return self.create(meta, config=config, collect_git=False)
+        return self.create(meta, config=config, git_seconds=0)
 
     def revert(self, thread_id: str, *, point: ForkPoint, config: RecorderConfig | None = None) -> OpenThread:
         """Take a thread back to a point of its history, and open it. Nothing is erased.
@@ -273,7 +262,7 @@ class LocalThreads:
             core.pending.append(EventMsg.thread_rolled_back(turns))
             return core, meta
 
-        return self._hold(wanted, make)
+        return self._hold(lambda: self.locks.acquire(wanted), make)
 
     def take_over(
         self, thread_id: str, *, config: RecorderConfig | None = None
@@ -290,7 +279,12 @@ class LocalThreads:
         """
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
-        lock, holder = self.locks.take_over(wanted)
+        holder: WriterHolder | None = None
+
+        def take() -> WriterLock:
+            nonlocal holder
+            lock, holder = self.locks.take_over(wanted)
+            return lock
 
         def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
             path = self.find_appendable(wanted)
@@ -298,7 +292,7 @@ class LocalThreads:
                 path = Path(move_on(path, self.home, holder, coordination=self.locks.coordinated()))
             return self._open_core(path, lock, on_close, config)
 
-        return self._use(lock, make), holder
+        return self._hold(take, make), holder
 
     def read(self, thread_id: str) -> ThreadHistory:
         """Read the whole history of a thread, without a lock.
@@ -325,33 +319,21 @@ class LocalThreads:
 
     def _hold(
         self,
-        thread_id: ThreadId,
+        take_lock: Callable[[], WriterLock],
         make: Callable[[WriterLock, Callable[[], None]], tuple[Core, SessionMeta]],
     ) -> OpenThread:
-        return self._use(self.locks.acquire(thread_id), make)
-
-    def _use(
-        self,
-        lock: WriterLock,
-        make: Callable[[WriterLock, Callable[[], None]], tuple[Core, SessionMeta]],
-    ) -> OpenThread:
-        """Open with a lock that is held already; it is released if that fails."""
-        release = _Release(lock, self._service)
-        try:
-            core, meta = make(lock, release)
-        except BaseException:
-            lock.release()
-            raise
-        opened = OpenThread(core, meta, release.done)
-        with self._registry:
-            self._open[core.thread_id] = opened
-        release.done.add_done_callback(lambda _: self._forget(opened))
-        return opened
-
-    def _forget(self, opened: OpenThread) -> None:
-        with self._registry:
-            if self._open.get(opened.core.thread_id) is opened:
-                del self._open[opened.core.thread_id]
+        """Open with a lock, which is released if that fails."""
+        with self._threads.opening():
+            lock = take_lock()
+            release = _Release(lock, self._service)
+            try:
+                core, meta = make(lock, release)
+            except BaseException:
+                lock.release()
+                raise
+            opened = OpenThread(core, meta, release.done)
+            self._threads.add(opened)
+            return opened
 
 
 class _Release:

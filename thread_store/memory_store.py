@@ -27,6 +27,7 @@ from msgspec import structs
 from protocol.errors import (
     ActiveWriter,
     ForkPointInvalid,
+    RecorderClosed,
     RolloutError,
     RolloutExists,
     ThreadNotFound,
@@ -36,7 +37,7 @@ from protocol.ids import ThreadId
 from protocol.meta import SessionMeta
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import scan_for_append
-from rollout.barrier import Barrier, Goal, Receipt
+from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
 from rollout.core import begin_core, continue_core
 from rollout.service import Service
@@ -49,6 +50,7 @@ from thread_store.history import ThreadHistory, read_records
 from thread_store.home import Home
 from thread_store.lineage import Lineage
 from thread_store.memory_sink import MemorySink
+from thread_store.open_threads import close_all
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -78,7 +80,7 @@ class MemoryThreadStore:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all threads that are open. A second call does nothing.
+        """Close all threads that are open; it goes on if its caller is cancelled. A second call does nothing.
 
         Raises:
             ThreadsUnwritten: a bug kept some from writing everything.
@@ -86,13 +88,12 @@ class MemoryThreadStore:
         service, self._service = self._service, None
         if service is None:
             return
-        opened = dict(self._open)
-        outcomes = await asyncio.gather(
-            *(_wait_for(each, Goal.CLOSE) for each in opened.values()), return_exceptions=True
-        )
+        await asyncio.shield(asyncio.to_thread(self._close, service))
+
+    def _close(self, service: Service) -> None:
+        opened = list(self._open.values())
+        errors = close_all(opened)
         service.stop()
-        failed = zip(opened, outcomes, strict=True)
-        errors = {str(thread_id): each for thread_id, each in failed if isinstance(each, RolloutError)}
         if errors:
             raise ThreadsUnwritten(errors, threads=len(opened))
 
@@ -194,7 +195,7 @@ class MemoryThreadStore:
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._open.get(source)
         if writing is not None:
-            await _wait_for(writing, Goal.FLUSH)
+            await _flush(writing)
             if not self._contents[source]:
                 return await self._fork_unwritten(writing, at, config)
         self._content_of(source)
@@ -246,10 +247,13 @@ class MemoryThreadStore:
             raise ActiveWriter(path=_name(thread_id), holder=holder, thread_id=thread_id)
 
 
-async def _wait_for(opened: OpenThread, goal: Goal) -> Receipt:
-    barrier = Barrier(goal, loop=asyncio.get_running_loop())
+async def _flush(opened: OpenThread) -> None:
+    barrier = Barrier(Goal.FLUSH, loop=asyncio.get_running_loop())
     opened.core.writer.request(barrier)
-    return await barrier.wait()
+    try:
+        await barrier.wait()
+    except RecorderClosed:
+        return  # it ended meanwhile, and has what it accepted
 
 
 def _name(thread_id: ThreadId) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -54,6 +55,7 @@ class Thread(RolloutRecorder):
         super().__init__(opened.core)
         self._meta = opened.meta
         self._released = opened.released
+        self._pid = os.getpid()
 
     @property
     def meta(self) -> SessionMeta:
@@ -75,6 +77,8 @@ class Thread(RolloutRecorder):
         return receipt
 
     async def _wait_for_release(self) -> None:
+        if os.getpid() != self._pid:
+            return  # the lock is the parent's
         done, _ = await asyncio.wait([asyncio.wrap_future(self._released)], timeout=RELEASE_SECONDS_MAX)
         if not done:
             _log.warning("%s: its lock is kept until the disk answers", self.path)
