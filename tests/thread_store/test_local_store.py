@@ -758,7 +758,7 @@ async def test_store_is_entered_once(store: LocalThreadStore) -> None:
 
 
 async def test_many_threads_leave_no_descriptor_and_no_os_thread(store: LocalThreadStore) -> None:
-    """300 times written and closed: as many descriptors as before, and only the threads that a store may have."""
+    """300 times written and closed: as many descriptors as before, and no thread too many."""
     service, files, syncs = 1, 4, 8
 
     async def cycle() -> None:
