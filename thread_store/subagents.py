@@ -53,6 +53,7 @@ def subagent_meta(
         base,
         id=str(thread_id),
         session_id=parent.session_id or parent.id,
+        model_provider=base.model_provider or parent.model_provider,
         parent_thread_id=parent.id,
         source={"subagent": {"thread_spawn": spawned}},
         thread_source="subagent",

@@ -36,6 +36,10 @@ RELEASE_SECONDS_MAX = 5.0
 """A lock is not waited for longer: while a disk hangs, its writer's lock stays, and so it should."""
 
 
+_END_SECONDS_MAX = 10.0
+"""How long the end of a turn waits for room in the queue."""
+
+
 class OpenThread(NamedTuple):
     """What stands behind the handle of an open thread."""
 
@@ -104,9 +108,15 @@ class Turn:
     ) -> None:
         end = self._end_of(error)
         try:
-            self.thread.record_nowait(end)
-        except PendingQueueFull:
-            await self.thread.record(end)
+            try:
+                self.thread.record_nowait(end)
+            except PendingQueueFull:
+                await self.thread.record(end, timeout=_END_SECONDS_MAX)
+        except RolloutError as failure:
+            if error is None:
+                raise
+            # What happened in the body goes first: a cancelled task stays cancelled.
+            error.add_note(f"the end of the turn was not recorded: {failure}")
 
     def _end_of(self, error: BaseException | None) -> list[RolloutItem]:
         if error is not None and not isinstance(error, Exception):  # cancelled, or Ctrl-C
