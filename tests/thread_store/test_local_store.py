@@ -43,6 +43,7 @@ from thread_store.fork import ForkMode
 from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.local_store import LocalThreadStore
+from thread_store.locks import ThreadLocks
 from thread_store.thread import Thread
 
 pytestmark = pytest.mark.asyncio
@@ -401,6 +402,41 @@ async def test_process_that_forgets_to_close_loses_nothing(home: Path, how: str)
     found = {texts(path)[0]: json_lines(path)[-1] for path in files_in(home)}
     assert sorted(found) == sorted(ids)
     assert {last["payload"]["event"] for last in found.values()} == {"closed"}
+
+
+LATE_RELEASE = """
+import atexit, gc
+
+async def begin(home):
+    store = store_of(home)
+    await store.__aenter__()
+    thread = await store.create_thread()
+    thread.record_nowait(said("a"))
+    await thread.sync()
+    return store, thread
+
+warnings.simplefilter("ignore", ResourceWarning)
+store, thread = asyncio.run(begin(sys.argv[1]))
+path = thread.path
+tell("holds", path)
+sys.stdin.readline()
+del thread
+gc.collect()
+atexit.register(tell, "exiting")
+"""
+
+
+async def test_process_waits_at_its_exit_for_the_locks_that_it_gives_back(home: Path) -> None:
+    """Somebody may hold the coordination lock just then; the lock file goes away all the same."""
+    with child(LATE_RELEASE, home) as other:
+        path = Path(other.expect("holds"))
+        with ThreadLocks(home).coordinated():
+            other.tell()
+            other.expect("exiting")
+            await eventually(lambda: b'"closed"' in path.read_bytes())
+        assert other.end() == 0
+    assert locks_in(home) == []
+    assert texts(path) == ["a"]
 
 
 async def test_dropped_handle_is_drained_and_frees_its_lock(store: LocalThreadStore, home: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from protocol.errors import ActiveWriter, ThreadNotFound, WriterFenced
+from protocol.errors import ActiveWriter, RolloutWriteError, ThreadNotFound, WriterFenced
 from protocol.items import RolloutItem
 from protocol.meta import SessionMeta
 from protocol.response_items import Message, ResponseItem
@@ -20,6 +20,7 @@ from rollout.unwritten import read_unwritten
 from tests.rollout.recorded import json_lines, texts
 from tests.thread_store.processes import Child, child
 from thread_store.errors import ThreadsUnwritten
+from thread_store.fork_copy import ForkCalls
 from thread_store.history import ThreadHistory
 from thread_store.local_store import LocalThreadStore
 
@@ -298,3 +299,25 @@ async def test_what_a_revert_leaves_behind_is_not_late(home: Path) -> None:
         await (await store.revert_thread(thread.thread_id, before_turn=2)).aclose()
         history = await store.read_thread(thread.thread_id)
     assert (texts_in(history), history.late) == (["question 1"], ())
+
+
+@pytest.mark.case("B94")
+async def test_legacy_thread_that_cannot_be_replaced_is_left_as_it_is(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the rename is refused nothing is lost, nothing lies about, and nobody holds the thread."""
+
+    def refuse(self: ForkCalls, source: str, target: str) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with old_writer(home, mode="legacy") as old:
+        before = sorted((path, path.read_bytes()) for path in home.rglob("*.jsonl*"))
+        async with store_in(home) as store:
+            with monkeypatch.context() as patched:
+                patched.setattr(ForkCalls, "rename", refuse)
+                with pytest.raises(RolloutWriteError):
+                    await store.take_over_thread(THREAD)
+            assert sorted((path, path.read_bytes()) for path in home.rglob("*.jsonl*")) == before
+            assert not (home / "thread-writer-locks" / f"{THREAD}.lock").exists()
+        told = let_go_on(old)
+    assert told["record"] == told["close"] == "WriterFenced:None"
