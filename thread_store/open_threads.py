@@ -31,7 +31,8 @@ class OpenThreads:
         self._store_path = store_path
         self._service = service
         self._pid = os.getpid()
-        self._open: list[OpenThread] = []
+        self._open: dict[int, OpenThread] = {}
+        """By their own identity: of one thread there may be two, where it was taken from a handle of ours."""
         self._opening = 0
         self._closed = self._drained = False
         self._changed = threading.Condition()
@@ -40,9 +41,6 @@ class OpenThreads:
         """Start the service."""
         atexit.register(self._wait_at_exit)  # runs behind the service's own, which drains
         self._service.start()
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     @contextmanager
     def opening(self) -> Iterator[None]:
@@ -78,19 +76,25 @@ class OpenThreads:
             StoreClosed: too late; what it has is let go of.
         """
         with self._changed:
-            if not self._closed:
-                self._open = [each for each in self._open if not _has_ended(each)]
-                self._open.append(opened)
-                return
-        opened.core.writer.discard()
-        wait([opened.released], timeout=RELEASE_SECONDS_MAX)
-        raise StoreClosed(self._store_path)
+            late = self._closed
+            if not late:
+                self._open[id(opened)] = opened
+        if late:
+            opened.core.writer.discard()
+            wait([opened.released], timeout=RELEASE_SECONDS_MAX)
+            raise StoreClosed(self._store_path)
+        opened.released.add_done_callback(lambda _: self._forget(opened))
+
+    def _forget(self, opened: OpenThread) -> None:
+        with self._changed:
+            if _has_ended(opened):
+                self._open.pop(id(opened), None)
 
     def find_writing(self, thread_id: str) -> OpenThread | None:
         """The thread of this id, if its writer still owns it."""
         over = (WriterState.CLOSED, WriterState.FENCED)
         with self._changed:
-            mine = [each for each in self._open if each.core.thread_id == thread_id]
+            mine = [each for each in self._open.values() if each.core.thread_id == thread_id]
         return next((each for each in mine if each.core.writer.state not in over), None)
 
     def close(self) -> None:
@@ -103,7 +107,7 @@ class OpenThreads:
         with self._changed:
             self._closed = True
             # Those that were closed before were told then.
-            opened = [each for each in self._open if not _has_ended(each)]
+            opened = [each for each in self._open.values() if not _has_ended(each)]
         errors = close_all([each for each in opened if each.core.writer.state is not WriterState.CLOSED])
         wait([each.released for each in opened], timeout=RELEASE_SECONDS_MAX)
         with self._changed:
@@ -117,7 +121,7 @@ class OpenThreads:
     def _wait_at_exit(self) -> None:
         """The interpreter exits, and the writers were drained: a lock may still be on its way back."""
         if os.getpid() == self._pid:
-            wait([each.released for each in self._open], timeout=RELEASE_SECONDS_MAX)
+            wait([each.released for each in self._open.values()], timeout=RELEASE_SECONDS_MAX)
 
 
 def _has_ended(opened: OpenThread) -> bool:
