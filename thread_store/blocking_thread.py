@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import os
 
 from protocol.meta import SessionMeta
 from rollout.barrier import Receipt
@@ -26,6 +27,7 @@ class BlockingThread(BlockingRecorder):
         super().__init__(opened.core)
         self._meta = opened.meta
         self._released = opened.released
+        self._pid = os.getpid()
 
     @property
     def meta(self) -> SessionMeta:
@@ -40,6 +42,8 @@ class BlockingThread(BlockingRecorder):
             self._wait_for_release()
 
     def _wait_for_release(self) -> None:
+        if os.getpid() != self._pid:
+            return  # the lock is the parent's
         done, _ = concurrent.futures.wait([self._released], timeout=RELEASE_SECONDS_MAX)
         if not done:
             _log.warning("%s: its lock is kept until the disk answers", self.path)

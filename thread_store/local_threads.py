@@ -22,6 +22,7 @@ from protocol.errors import (
     ForkPointInvalid,
     NotARollout,
     RecorderClosed,
+    RolloutError,
     RolloutExists,
     ThreadNotFound,
     WriterFenced,
@@ -179,7 +180,8 @@ class LocalThreads:
     ) -> OpenThread:
         """Begin a thread with the history of another one up to `at` (by default its end), and open it.
 
-        What a recorder of this process has accepted for the source is handed to the OS first.
+        What recorders of this process have accepted for the source (and its sub-agents, if they are forked
+        too) is handed to the OS first.
 
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
@@ -187,7 +189,9 @@ class LocalThreads:
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_fork`.
         """
         source, child = ThreadId.parse(thread_id), ThreadId.new()
-        writing = self._flush(source)
+        writing = self._threads.find_writing(source)
+        for each in self._threads.find_family(source) if with_subagents else [writing]:
+            _flush(each)
         try:
             path = self.home.find_thread(source)
         except ThreadNotFound:
@@ -216,18 +220,6 @@ class LocalThreads:
 
         return self._hold(lambda: self.locks.acquire(child), make)
 
-    def _flush(self, thread_id: ThreadId) -> OpenThread | None:
-        """The thread, if it is open here; what it has accepted is with the OS then."""
-        writing = self._threads.find_writing(thread_id)
-        if writing is not None:
-            barrier = Barrier(Goal.FLUSH, loop=None)
-            writing.core.writer.request(barrier)
-            try:
-                barrier.wait_blocking(None)
-            except (RecorderClosed, WriterFenced):
-                return None  # it ended meanwhile, and is as any other
-        return writing
-
     def _fork_unwritten(
         self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig | None
     ) -> OpenThread:
@@ -241,7 +233,7 @@ class LocalThreads:
         """Take a thread back to a point of its history, and open it. Nothing is erased.
 
         A paginated one goes on in a new rollout; in a legacy one it is recorded how many turns don't count
-        any more.
+        any more. On return that is on stable storage.
 
         Raises:
             InvalidThreadId, ThreadNotFound, ActiveWriter: as `open`.
@@ -262,7 +254,13 @@ class LocalThreads:
             core.pending.append(EventMsg.thread_rolled_back(turns))
             return core, meta
 
-        return self._hold(lambda: self.locks.acquire(wanted), make)
+        opened = self._hold(lambda: self.locks.acquire(wanted), make)
+        try:
+            _wait_for(opened, Goal.SYNC)
+        except RolloutError:
+            opened.core.writer.discard()
+            raise
+        return opened
 
     def take_over(
         self, thread_id: str, *, config: RecorderConfig | None = None
@@ -355,6 +353,21 @@ class _Release:
             self._lock.release()
         finally:
             self.done.set_result(None)
+
+
+def _wait_for(opened: OpenThread, goal: Goal) -> None:
+    barrier = Barrier(goal, loop=None)
+    opened.core.writer.request(barrier)
+    barrier.wait_blocking(None)
+
+
+def _flush(opened: OpenThread | None) -> None:
+    """Hand to the OS what it has accepted; nothing to do where it isn't open, or not any more."""
+    try:
+        if opened is not None:
+            _wait_for(opened, Goal.FLUSH)
+    except (RecorderClosed, WriterFenced):
+        return
 
 
 def read_meta(path: str | os.PathLike[str]) -> SessionMeta:

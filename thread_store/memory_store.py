@@ -51,7 +51,7 @@ from thread_store.home import Home
 from thread_store.lineage import Lineage
 from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
-from thread_store.subagents import activity, subagent_meta
+from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
 __all__ = ["MemoryThreadStore"]
@@ -194,12 +194,13 @@ class MemoryThreadStore:
         self._require_open()
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._open.get(source)
-        if writing is not None:
-            await _flush(writing)
-            if not self._contents[source]:
-                return await self._fork_unwritten(writing, at, config)
-        self._content_of(source)
-        threads = dict(self._contents) if with_subagents else {source: self._contents[source]}
+        for each in family_of(source, self._open) if with_subagents else [source]:
+            await _flush(self._open.get(ThreadId(each)))
+        if writing is not None and not self._contents.get(source):
+            return await self._fork_unwritten(writing, at, config)
+        taken = self._contents if with_subagents else {source: self._content_of(source)}
+        # Their writers go on meanwhile, and can't while somebody looks into their bytes.
+        threads = {thread_id: bytes(content) for thread_id, content in taken.items()}
         made = await asyncio.to_thread(_fork_in_files, threads, source, child, at, with_subagents)
         self._contents.update(made)
         return self._continue(child, self._contents[child], config)
@@ -220,7 +221,7 @@ class MemoryThreadStore:
         wanted, point = ThreadId.parse(thread_id), ForkPoint.before_turn(before_turn)
         self._require_free(wanted)
         content = self._content_of(wanted)
-        end = await asyncio.to_thread(_find_border, wanted, content, point)
+        end = await asyncio.to_thread(_find_border, wanted, bytes(content), point)
         self._require_free(wanted)
         self._contents[wanted] = bytearray(content[:end])
         return self._continue(wanted, self._contents[wanted], config)
@@ -247,7 +248,10 @@ class MemoryThreadStore:
             raise ActiveWriter(path=_name(thread_id), holder=holder, thread_id=thread_id)
 
 
-async def _flush(opened: OpenThread) -> None:
+async def _flush(opened: OpenThread | None) -> None:
+    """Nothing to do where it isn't open."""
+    if opened is None:
+        return
     barrier = Barrier(Goal.FLUSH, loop=asyncio.get_running_loop())
     opened.core.writer.request(barrier)
     try:
@@ -269,7 +273,7 @@ def _keep_nowhere(path: str, thread_id: str, lines: list[bytes], offset_bytes: i
 
 
 @contextmanager
-def _files_of(threads: Mapping[ThreadId, bytearray]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
+def _files_of(threads: Mapping[ThreadId, bytes]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
     """A home with these threads, for as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
         home, created = Home(folder), datetime.now()
@@ -281,7 +285,7 @@ def _files_of(threads: Mapping[ThreadId, bytearray]) -> Iterator[tuple[Home, dic
 
 
 def _fork_in_files(
-    threads: Mapping[ThreadId, bytearray],
+    threads: Mapping[ThreadId, bytes],
     source: ThreadId,
     child: ThreadId,
     at: ForkPoint | None,
@@ -297,6 +301,6 @@ def _fork_in_files(
         return {ThreadId.parse(fork.thread_id): bytearray(Path(fork.path).read_bytes()) for fork in made}
 
 
-def _find_border(thread_id: ThreadId, content: bytearray, point: ForkPoint) -> int:
+def _find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
     with _files_of({thread_id: content}) as (home, paths):
         return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset

@@ -19,6 +19,7 @@ from rollout.barrier import Barrier, Goal
 from rollout.service import Service
 from rollout.state import WriterState
 from thread_store.errors import StoreClosed, ThreadsUnwritten
+from thread_store.subagents import family_of
 from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 
 __all__ = ["OpenThreads", "close_all"]
@@ -96,6 +97,13 @@ class OpenThreads:
         with self._changed:
             mine = [each for each in self._open.values() if each.core.thread_id == thread_id]
         return next((each for each in mine if each.core.writer.state not in over), None)
+
+    def find_family(self, thread_id: str) -> list[OpenThread]:
+        """The same of the thread and of all its sub-agents."""
+        with self._changed:
+            members = family_of(thread_id, self._open)
+        found = [self.find_writing(each) for each in members]
+        return [each for each in found if each is not None]
 
     def close(self) -> None:
         """Close all that are open, at the same time, each within its `close_seconds`; stop the service.

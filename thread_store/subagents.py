@@ -6,7 +6,8 @@ and path; the parent's rollout says that it was started, on both tracks (FORMAT.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -18,7 +19,10 @@ from protocol.meta import SessionMeta
 from protocol.timestamps import now_ms
 from protocol.turn_items import SubAgentActivityItem
 
-__all__ = ["ROOT_PATH", "activity", "depth_of", "parent_id_of", "subagent_meta"]
+if TYPE_CHECKING:
+    from thread_store.thread import OpenThread
+
+__all__ = ["ROOT_PATH", "activity", "depth_of", "family_of", "parent_id_of", "subagent_meta"]
 
 ROOT_PATH = "/root"
 """The path of a thread that no agent started."""
@@ -67,6 +71,15 @@ def parent_id_of(meta: SessionMeta) -> str | None:
     """Whose sub-agent a thread is; None if it is nobody's."""
     named = meta.parent_thread_id or _spawn_of(meta).get("parent_thread_id")
     return named if isinstance(named, str) else None
+
+
+def family_of(thread_id: str, open_threads: Mapping[Any, OpenThread]) -> list[str]:
+    """The ids of a thread, of its sub-agents, and of theirs, as far as these are open."""
+    parents = {each.core.thread_id: parent_id_of(each.meta) for each in open_threads.values()}
+    family = [str(thread_id)]
+    for member in family:  # it grows
+        family += [child for child, parent in parents.items() if parent == member and child not in family]
+    return family
 
 
 def depth_of(meta: SessionMeta) -> int:

@@ -215,6 +215,22 @@ async def test_planted_link_is_refused(
         assert target.read_bytes() == before
 
 
+async def test_revert_of_a_legacy_thread_is_on_disk_when_it_is_reported(
+    store: LocalThreadStore, home: Path
+) -> None:
+    """As that of a paginated one is."""
+    async with await store.create_thread(SessionMeta(cwd="/srv", history_mode="legacy")) as thread:
+        for number in (1, 2):
+            async with thread.turn() as turn:
+                turn.user_message(f"question {number}")
+    slow = RecorderConfig(linger_seconds=3600.0, sync_seconds=3600.0)
+    reverted = await store.revert_thread(thread.thread_id, before_turn=2, config=slow)
+    last = json_lines(Path(thread.path))[-1]
+    assert last["payload"] == {"type": "thread_rolled_back", "num_turns": 1}
+    assert reverted.health.pending_items == 0
+    await reverted.aclose()
+
+
 # Several processes
 
 HOLD = """

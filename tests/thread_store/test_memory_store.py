@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,3 +75,27 @@ async def test_bug_in_a_writer_is_told_when_the_store_closes(before_append: Befo
         await store.aclose()
     assert list(caught.value.errors) == [thread.thread_id]
     assert isinstance(caught.value.errors[thread.thread_id], RolloutWriteError)
+
+
+async def test_thread_is_written_while_it_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks into its bytes keeps its writer from nothing."""
+    gate = Gate()
+
+    def write_bytes(self: Path, data: bytes) -> int:
+        with memoryview(data) as view, self.open("wb") as file:
+            gate.wait()
+            return file.write(view)
+
+    async with MemoryThreadStore() as store:
+        thread = await store.create_thread(META)
+        thread.record_nowait(ResponseItem.message("user", "a"))
+        await thread.flush()
+        monkeypatch.setattr(Path, "write_bytes", write_bytes)
+        forking = asyncio.create_task(store.fork_thread(thread.thread_id))
+        await eventually(gate.reached.is_set)
+        thread.record_nowait(ResponseItem.message("user", "b"))
+        await thread.flush()
+        gate.open()
+        fork = await forking
+        assert len(list((await store.read_thread(thread.thread_id)).items())) == 2
+        assert len(list((await store.read_thread(fork.thread_id)).items())) == 1

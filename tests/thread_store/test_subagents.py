@@ -10,10 +10,11 @@ import pytest
 from protocol.errors import InvalidThreadId, RecorderClosed
 from protocol.items import RolloutItem
 from protocol.meta import SessionMeta
+from rollout.config import RecorderConfig
 from tests.rollout.recorded import eventually, json_lines
 from thread_store.local_store import LocalThreadStore
 from thread_store.memory_store import MemoryThreadStore
-from thread_store.subagents import activity, depth_of, parent_id_of, subagent_meta
+from thread_store.subagents import ROOT_PATH, activity, depth_of, parent_id_of, subagent_meta
 
 PARENT = "01960000-0000-7000-8000-0000000000cc"
 CHILD = "01960000-0000-7000-8000-0000000000dd"
@@ -53,9 +54,9 @@ def test_id_that_is_no_uuid_is_refused() -> None:
 @pytest.mark.parametrize(
     ("names", "path"),
     [
-        ({"nickname": "Ada", "role": "reviewer"}, "/root/Ada"),
-        ({"role": "reviewer"}, "/root/reviewer"),
-        ({"nickname": "Ada", "path": "/root/team/lead"}, "/root/team/lead"),
+        ({"nickname": "Ada", "role": "reviewer"}, f"{ROOT_PATH}/Ada"),
+        ({"role": "reviewer"}, f"{ROOT_PATH}/reviewer"),
+        ({"nickname": "Ada", "path": f"{ROOT_PATH}/team/lead"}, f"{ROOT_PATH}/team/lead"),
     ],
 )
 def test_path_is_below_the_parents(names: dict[str, str], path: str) -> None:
@@ -68,7 +69,7 @@ def test_path_is_below_the_parents(names: dict[str, str], path: str) -> None:
 def test_nameless_siblings_have_different_paths() -> None:
     """By their ids."""
     children = [subagent_meta(parent_meta()) for _ in range(2)]
-    assert [each.agent_path for each in children] == [f"/root/{each.id}" for each in children]
+    assert [each.agent_path for each in children] == [f"{ROOT_PATH}/{each.id}" for each in children]
 
 
 def test_depth_grows_and_the_root_stays() -> None:
@@ -79,7 +80,7 @@ def test_depth_grows_and_the_root_stays() -> None:
     assert [depth_of(each) for each in metas] == [0, 1, 2, 3]
     assert [parent_id_of(each) for each in metas[1:]] == [each.id for each in metas[:-1]]
     assert {each.session_id for each in metas[1:]} == {PARENT}
-    assert metas[-1].agent_path == "/root/n/n/n"
+    assert metas[-1].agent_path == f"{ROOT_PATH}/n/n/n"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_activity_stands_on_both_tracks(kind: str) -> None:
     child = subagent_meta(parent_meta(), nickname="Ada")
     event, completed = activity(child, kind)
     assert (event.event_id, event.agent_thread_id, event.kind) == (completed.item.id, child.id, kind)  # type: ignore[attr-defined]
-    assert (completed.item.agent_path, completed.item.kind) == ("/root/Ada", kind)  # type: ignore[attr-defined]
+    assert (completed.item.agent_path, completed.item.kind) == (f"{ROOT_PATH}/Ada", kind)  # type: ignore[attr-defined]
 
 
 @pytest.mark.asyncio
@@ -140,3 +141,23 @@ async def test_parent_that_takes_no_more_gets_no_subagent(home: Path, kind: str)
             await store.create_subagent(parent, meta=SessionMeta(id=CHILD, cwd="/"))
         await eventually(lambda: not (home / "thread-writer-locks" / f"{CHILD}.lock").exists())
         assert await store.list_ids() == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kind", ["local", "memory"])
+async def test_fork_of_a_tree_holds_what_its_subagents_accepted(home: Path, kind: str) -> None:
+    """As it does for the source itself: nobody has to flush first, however deep it stands."""
+    slow = RecorderConfig(linger_seconds=3600.0, sync_seconds=3600.0)
+    store = MemoryThreadStore() if kind == "memory" else LocalThreadStore(home, collect_git=False)
+    async with store:
+        threads = [await store.create_thread(parent_meta(id=None), config=slow)]
+        for _ in range(2):
+            threads.append(await store.create_subagent(threads[-1], config=slow))
+        for thread in threads:
+            thread.record_nowait(RolloutItem.raw("x_check", {"name": "accepted"}))
+        threads.append(await store.fork_thread(threads[0].thread_id, with_subagents=True))
+        forks = set(await store.list_ids()) - {each.thread_id for each in threads[:-1]}
+        assert len(forks) == 3
+        for fork in forks:
+            items = list((await store.read_thread(fork)).items())
+            assert [item for item in items if item.record_type == "x_check"]
