@@ -276,7 +276,10 @@ class ActiveWriter(RolloutError):
 
 
 class WriterFenced(RolloutError):
-    """This writer lost its lock and must not write any more; `holder` names who has it now, if known."""
+    """This writer lost its lock and must not write any more; `holder` names who has it now, if known.
+
+    What it had not written is in the file `kept_path`; if no place took it, in `unwritten`: whole lines.
+    """
 
     code = "writer_fenced"
 
@@ -296,6 +299,14 @@ class WriterFenced(RolloutError):
             thread_id=thread_id,
         )
         self.reason = reason
+        self.kept_path: str | None = None
+        self.unwritten = b""
+
+    def note_kept(self, kept_path: str | None, unwritten: bytes) -> None:
+        """Say where the items are that were not written."""
+        self.kept_path, self.unwritten = kept_path, unwritten
+        if unwritten:
+            self.hint = f"No place took its {len(unwritten):,} unwritten bytes: save them from this error"
 
 
 # The bytes'

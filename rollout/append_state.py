@@ -18,6 +18,7 @@ from protocol.timestamps import parse_timestamp
 from rollout.head import RolloutHead, find_head
 from rollout.lines import RECORD_BYTES_MAX, Break, LongLine, judge_line, split_lines_backward
 from rollout.notices import base_ordinal, meta_text
+from rollout.reconcile import HEAD_BYTES_MAX
 from rollout.record import RolloutRecord
 from rollout.source import ByteSource, RolloutSource, is_compressed, open_source
 from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document
@@ -25,9 +26,6 @@ from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document
 __all__ = ["AppendState", "require_appendable", "scan_for_append"]
 
 BLOCK_BYTES = 256 << 10
-
-_FIRST_LINE_BYTES_MAX = 8 << 20
-"""A header that stands behind so much damage is not written again when the file is destroyed."""
 
 
 class AppendState(Struct, frozen=True, kw_only=True):
@@ -40,8 +38,7 @@ class AppendState(Struct, frozen=True, kw_only=True):
     needs_newline: bool
     """The last line is valid (or blank) and only its newline is missing."""
     first_line: bytes
-    """The file from its start to the end of its first session_meta, with newline: one line, unless
-    something stands before it. Empty if there is no session_meta."""
+    """The line of its first session_meta, with newline. Empty if there is none, or none near the start."""
     thread_id: str | None
     """The id in the first session_meta, as it stands there."""
     history_mode: str
@@ -182,9 +179,9 @@ class _Scan:
 
 
 def _first_line(meta: RolloutRecord | None, source: ByteSource) -> bytes:
-    if meta is None or meta.offset + meta.size > _FIRST_LINE_BYTES_MAX:
+    if meta is None or meta.offset + meta.size >= HEAD_BYTES_MAX:
         return b""
-    return source.read_at(meta.offset + meta.size, 0) + b"\n"
+    return source.read_at(meta.size, meta.offset) + b"\n"
 
 
 def _payload(line: RolloutLine) -> dict[str, Any]:

@@ -276,7 +276,7 @@ def _assemble(
         return encode_item(note, timestamp=format_timestamp(at_ms))
 
     def keep_lines(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
-        if lines and first_line.count(b"\n") == 1 and not lines[0].startswith(first_line):
+        if lines and first_line and not lines[0].startswith(first_line):
             lines = [first_line, *lines]  # the file may be empty or gone by the time they are replayed
         return keep(path, thread_id, lines, offset_bytes, items)
 

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 
 from rollout.backlog import Chunk
 
-__all__ = ["Standing", "compare", "header_end", "whole_lines"]
+__all__ = ["HEAD_BYTES_MAX", "Standing", "compare", "header_end", "whole_lines"]
 
 ReadAt = Callable[[int, int], bytes]
 """Read `size` bytes at `offset`; fewer only at the end of the file."""
+
+HEAD_BYTES_MAX = 8 << 20
+"""A meta line that stands behind so many other bytes is not looked for when the file was disturbed."""
 
 _BLOCK_BYTES = 1 << 20
 
@@ -50,8 +53,10 @@ def whole_lines(data: bytes | bytearray, size: int) -> int:
 
 def header_end(first_line: bytes, read: ReadAt) -> int | None:
     """The offset behind the meta line; None if it isn't there. Another program may have written into the
-    file before we did: its bytes are looked past, up to a mebibyte."""
-    found = read(0, _BLOCK_BYTES + len(first_line)).find(first_line)
+    file before we did: its bytes are looked past, up to `HEAD_BYTES_MAX`."""
+    if read(0, len(first_line)) == first_line:
+        return len(first_line)
+    found = read(0, HEAD_BYTES_MAX).find(first_line)
     return None if found < 0 else found + len(first_line)
 
 

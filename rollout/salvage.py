@@ -32,13 +32,18 @@ class Salvaged:
     items: int
     kept_path: str | None
 
+    @property
+    def unkept(self) -> bytes:
+        """The lines themselves, if no place took them."""
+        return b"" if self.kept_path else b"".join(self.lines)
+
     def error(self, path: str, cause: BaseException | None) -> UnwrittenItems:
         """What the caller of a close is told."""
         error = UnwrittenItems(
             path=path,
             cause=cause,
             kept_path=self.kept_path,
-            unwritten=b"" if self.kept_path else b"".join(self.lines),
+            unwritten=self.unkept,
             pending_items=self.items,
         )
         error.__cause__ = cause

@@ -367,7 +367,8 @@ class Writer:
         self._move(WriterState.FENCED)
         self._pending.refuse(partial(fresh_copy, error))
         if self._pending.accepted_bytes > self._backlog.durable:
-            await self._salvage.run(seconds_max=_KEEP_SECONDS)
+            salvaged = await self._salvage.run(seconds_max=_KEEP_SECONDS)
+            error.note_kept(salvaged.kept_path, salvaged.unkept)
         self._place.close()
         self._barriers.fail_all(partial(fresh_copy, error))
 

@@ -30,6 +30,7 @@ from rollout import RecorderConfig, RolloutRecorder, repair_rollout
 from rollout.backlog import Backlog
 from rollout.barrier import Barrier, BarrierQueue, Goal
 from rollout.config import Durability
+from rollout.core import open_core
 from rollout.file_sink import FileSink
 from rollout.pending import Pending
 from rollout.place import Place
@@ -62,6 +63,7 @@ from tests.rollout.recorded import (
     messages,
     opened,
     own,
+    own_service,
     recorder_of,
     texts,
 )
@@ -688,13 +690,33 @@ async def test_fenced_writer_writes_nothing_more_and_everybody_is_told(
             outcome = record(message("d"))
             if outcome is not None:
                 await outcome
-    with pytest.raises(WriterFenced):
+    with pytest.raises(WriterFenced) as caught:
         await asyncio.wait_for(recorder.aclose(), 30)
     assert path.read_bytes() == before
     (kept,) = path.parent.glob("*.unwritten")
+    assert (caught.value.kept_path, caught.value.unwritten) == (os.fspath(kept), b"")
     assert b'"b"' in kept.read_bytes()
     repair_rollout(path, dry_run=False, replay=True)
     assert texts(path) == ["a", "b", "c"]
+
+
+async def test_items_of_a_fenced_writer_that_no_place_takes_are_in_the_error(
+    path: Path, calls: ForgetfulCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the folder of kept files nor the temporary one has room."""
+    monkeypatch.setattr("rollout.core.keep_unwritten", lambda *given, **named: None)
+    fence = Fence(path)
+    recorder = recorder_of(path, calls=calls, fence=fence)
+    recorder.record_nowait(message("a"))
+    await recorder.sync()
+    fence.lost = True
+    recorder.record_nowait(messages("bc"))
+    with pytest.raises(WriterFenced, match="No place took") as caught:
+        await recorder.flush()
+    assert caught.value.kept_path is None
+    assert [b'"a"' in caught.value.unwritten, b'"b"' in caught.value.unwritten] == [False, True]
+    with pytest.raises(WriterFenced, match="No place took"):
+        await recorder.aclose()
 
 
 @pytest.mark.guarantee("G4")
@@ -969,6 +991,32 @@ async def test_destroyed_bytes_that_the_writer_could_not_name_are_named_by_the_r
         assert gap["bytes"] == len(before) - border
 
 
+@pytest.mark.case("B108")
+async def test_rollout_that_began_with_foreign_bytes_and_is_gone_begins_again_with_the_replay(
+    path: Path, calls: ForgetfulCalls
+) -> None:
+    """Its meta line is kept with the items, wherever it stood."""
+    async with created(path, calls=calls) as recorder:
+        recorder.record_nowait(messages("ab"))
+    path.write_bytes(b'{"type":"x_foreign","payload":{}}\n' + path.read_bytes())
+    calls.trust(path)
+    again = RolloutRecorder(
+        open_core(path, config=quick(close_seconds=0.05), service=own_service(), calls=calls)
+    )
+    again.record_nowait(message("c"))
+    await again.sync()
+    calls.arm("open_new", fails(ENOSPC), times=None)
+    path.unlink()
+    again.record_nowait(message("d"))
+    with pytest.raises(UnwrittenItems):
+        await again.aclose()
+    calls.lift()
+    repair_rollout(path, dry_run=False, replay=True)
+    found = json_lines(path)
+    assert (found[0]["payload"]["id"], found[1]["type"]) == (recorder.thread_id, "x_gap")
+    assert texts(path) == ["d"]
+
+
 @pytest.mark.case("B10")
 async def test_torn_tail_that_the_writer_could_not_set_aside_is_no_gap(
     path: Path, calls: ForgetfulCalls
@@ -1062,7 +1110,7 @@ async def test_close_does_not_vouch_for_a_file_that_is_elsewhere(
         calls.arm("lstat", waits_before(gate), first=2)
     else:  # a loaded machine: the task isn't woken before the deadline
         monkeypatch.setattr(writer._alarm, "ring", lambda: None)
-    with pytest.raises(RolloutWriteError, match=r"the path is gone|was still being healed"):
+    with pytest.raises(RolloutWriteError, match=r"the path is gone|it was renamed|was still being healed"):
         await recorder.aclose()
     gate.open()
     assert texts(path.with_name("elsewhere")) == ["a", "b"]
