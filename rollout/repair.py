@@ -28,6 +28,7 @@ from rollout.head import find_head
 from rollout.kept import UNWRITTEN, KeptFile, find_kept, keep_torn_tail
 from rollout.lines import RECORD_BYTES_MAX
 from rollout.mended_file import MendedFile, open_mended
+from rollout.reader import RolloutReader
 from rollout.replay import find_missing, number_lines
 from rollout.syscalls import FileCalls
 from rollout.tail import Tail, TailKind, find_tail
@@ -144,12 +145,17 @@ class _Repair:
         try:
             head = find_head(source, record_bytes_max=self._record_bytes_max)
         except NotARollout:
-            tail = find_tail(source, record_bytes_max=self._record_bytes_max)
-            if tail.offset_bytes or not _begins_rollout(waiting):
+            # Its writer would have begun behind the bytes of others, too; but not in another's file.
+            if not _begins_rollout(waiting) or self._holds_a_line():
                 raise
             self._headless = True
         else:
             self._report.thread_id = None if head.thread_id is None else str(head.thread_id)
+
+    def _holds_a_line(self) -> bool:
+        """Whether any line of the file is valid, of whatever grammar."""
+        records = RolloutReader(self._file.descriptor, record_bytes_max=self._record_bytes_max)
+        return any(record.line is not None for record in records)
 
     def mend_tail(self) -> None:
         """See to it that the file ends with a newline."""

@@ -69,9 +69,11 @@ class Salvage:
         self._keep = keep
 
     async def run(self, *, seconds_max: float) -> Salvaged:
-        """Set aside in a thread, waiting no longer than that: the disk may hang."""
+        """Set aside in a thread, waiting no longer than that: the disk may hang. Nothing makes no file."""
         lines, items = self._place.undurable_lines(), self._progress.pending_items
         kept_path = None
+        if not lines:
+            return Salvaged(lines, items, kept_path)
         with anyio.move_on_after(seconds_max):
             kept_path = await self._service.run_blocking(self._keeping(lines, items))
         return Salvaged(lines, items, kept_path)

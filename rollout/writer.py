@@ -344,7 +344,10 @@ class Writer:
             self._end(None if cause is None else self._progress.failure(cause))
         else:
             salvaged = await self._salvage.run(seconds_max=_KEEP_SECONDS)
-            self._end(salvaged.error(self._sink.path, cause))
+            if salvaged.lines:
+                self._end(salvaged.error(self._sink.path, cause))
+            else:  # all was written, but no sync says so
+                self._end(self._progress.failure(cause or TimeoutError("the last sync did not end in time")))
 
     def _last_look(self) -> BaseException | None:
         """Why nobody can vouch for the place; None if it is as we left it."""

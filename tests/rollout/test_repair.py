@@ -595,6 +595,28 @@ def test_kept_lines_that_are_none_come_as_they_are(path: Path) -> None:
     assert replay(path).actions == []
 
 
+@pytest.mark.parametrize("junk", [b"half a line", b"a line\n", b'{"half":\n{"a line', b"\0\0\0\n"])
+def test_rollout_that_never_began_for_the_bytes_of_others_begins_behind_them(path: Path, junk: bytes) -> None:
+    """Another program wrote into the file before its first line could be: what is no line is in no way."""
+    path.write_bytes(junk)
+    keep(path, meta(), message("one", 1), offset=0)
+    replay(path)
+    whole = junk[: junk.rfind(b"\n") + 1]
+    assert path.read_bytes().startswith(whole)
+    assert read_texts(path) == ["one"]
+    assert replay(path).actions == []
+
+
+def test_file_of_another_program_is_not_begun_behind(path: Path) -> None:
+    """Its lines are valid, and of no rollout: the kept lines stay kept."""
+    path.write_bytes(b'{"hello":1}\n')
+    kept = keep(path, meta(), message("one", 1), offset=0)
+    with pytest.raises(NotARollout):
+        replay(path)
+    assert path.read_bytes() == b'{"hello":1}\n'
+    assert kept.exists()
+
+
 @pytest.mark.parametrize("content", [None, b"", meta()[:30]])
 def test_rollout_that_never_got_its_header_is_made_from_the_kept_lines(
     tmp_path: Path, content: bytes | None

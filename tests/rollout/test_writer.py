@@ -1094,6 +1094,23 @@ async def test_deadline_of_a_close_holds_while_a_sync_hangs(path: Path, calls: F
     assert texts(path) == ["a", "b"]
 
 
+async def test_close_that_runs_out_of_time_with_nothing_to_keep_makes_no_kept_file(
+    path: Path, calls: ForgetfulCalls
+) -> None:
+    """All bytes are in the rebuilt file; only its sync hangs. There is no line that would need a place."""
+    gate = Gate()
+    recorder = recorder_of(path, calls=calls, config=quick(close_seconds=0.05))
+    await recorder.persist()
+    path.unlink()
+    calls.arm("datasync", waits_before(gate), first=2)  # the first is the rebuilding's own
+    with pytest.raises(RolloutWriteError, match="did not end in time") as caught:
+        await recorder.aclose()
+    gate.open()
+    assert not isinstance(caught.value, UnwrittenItems)
+    assert not list(path.parent.glob("*.unwritten"))
+    assert [line["type"] for line in json_lines(path)] == ["session_meta"]
+
+
 @pytest.mark.parametrize("hangs", [False, True], ids=["seen at the deadline", "its healing hangs"])
 async def test_close_does_not_vouch_for_a_file_that_is_elsewhere(
     path: Path, calls: ForgetfulCalls, hangs: bool, monkeypatch: pytest.MonkeyPatch
