@@ -60,6 +60,12 @@ def wait_until(holds: Callable[[], bool]) -> None:
         pause.wait(0.01)
 
 
+def _heed_signals() -> None:
+    """The tests themselves may run under nohup, or in the background of a script, where some are ignored."""
+    for number, _ in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Recording:
     """A `rollout record` that is running, its input a pipe."""
 
@@ -74,7 +80,7 @@ class Recording:
             stderr=subprocess.PIPE,
             cwd=cwd,
             env=environment(home),
-            **settings,
+            **{"preexec_fn": _heed_signals, **settings},
         )
         assert self.process.stdin is not None
         self.input = self.process.stdin
