@@ -33,7 +33,7 @@ from rollout.paths import RolloutName
 from rollout.pending import Pending
 from rollout.service import Service
 from rollout.sink import Sink
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FileCalls, let_go
 from rollout.thread_lock import refuse_active_writer, thread_lock_path
 from rollout.writer import Writer
 
@@ -207,7 +207,7 @@ def open_core(
         )
         sink.take(descriptor, torn_from=found.torn_from)
     except BaseException as error:
-        calls.close(descriptor)
+        let_go(calls, descriptor, path)
         if isinstance(error, OSError) and not isinstance(error, RolloutError):
             raise RolloutUnreadable(path=path, cause=error) from error
         raise

@@ -31,7 +31,7 @@ from msgspec import Struct
 from protocol.errors import NotARollout, RolloutUnreadable, RolloutWriteError
 from protocol.timestamps import now_ms
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FileCalls, let_go
 from rollout.unwritten import Piece, UnwrittenHeader, path_text, read_unwritten_header
 
 __all__ = [
@@ -203,7 +203,7 @@ def _set_aside(
         calls.unlink(os.fspath(temporary))
         raise
     finally:
-        calls.close(descriptor)
+        let_go(calls, descriptor, os.fspath(temporary))
     calls.sync_folder(os.fspath(folder))
     return final
 

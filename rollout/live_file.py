@@ -18,7 +18,7 @@ from rollout.file_lock import lock_rollout, unlock_rollout
 from rollout.kept import find_home
 from rollout.reconcile import header_end
 from rollout.sink import SinkDisturbed
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FileCalls, let_go
 
 __all__ = ["LiveFile", "folders_up_to_home"]
 
@@ -147,15 +147,10 @@ class LiveFile:
         self.let_go(*held)
 
     def let_go(self, *descriptors: int) -> None:
-        """Close. An error changes nothing: the descriptor is gone all the same (close(2)), its number may
-        be somebody else's already, and what counts was synced."""
+        """Close those that are open. Never raises."""
         for descriptor in descriptors:
-            if descriptor < 0:
-                continue
-            try:
-                self._calls.close(descriptor)
-            except OSError as error:
-                _log.info("%s: closing it was reported as failed: %s", self.path, error)
+            if descriptor >= 0:
+                let_go(self._calls, descriptor, self.path)
 
     # Getting hold of it again
 

@@ -20,7 +20,7 @@ from rollout.file_lock import lock_rollout
 from rollout.kept import make_folders
 from rollout.live_file import folders_up_to_home
 from rollout.source import open_source, raise_unreadable
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FileCalls, let_go
 from rollout.thread_lock import refuse_active_writer
 
 __all__ = ["MendedFile", "open_mended"]
@@ -56,7 +56,7 @@ def open_mended(path: str, calls: FileCalls, *, dry_run: bool, create: bool) -> 
             raise_unreadable(path, error, "open")
         yield file
     finally:
-        calls.close(descriptor)
+        let_go(calls, descriptor, path)
 
 
 def _take_hold(path: str, descriptor: int, calls: FileCalls, *, dry_run: bool) -> None:
@@ -179,7 +179,7 @@ class MendedFile:
                     raise OSError(errno.ESTALE, "another file stands at the path")
                 self._copy_onto_itself(descriptor, start)
             finally:
-                self.calls.close(descriptor)
+                let_go(self.calls, descriptor, self.path)
 
     def _copy_onto_itself(self, descriptor: int, offset: int) -> None:
         while block := self.calls.pread(self.descriptor, _BLOCK_BYTES, offset):

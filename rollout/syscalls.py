@@ -7,6 +7,7 @@ fsync(2) there stops at the drive's cache).
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import sys
@@ -14,7 +15,9 @@ import sys
 if sys.platform == "darwin":
     import fcntl
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "FileCalls"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "FileCalls", "let_go"]
+
+_log = logging.getLogger("rollout.writer")
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -112,3 +115,12 @@ class FileCalls:
     @staticmethod
     def is_regular(status: os.stat_result) -> bool:
         return stat.S_ISREG(status.st_mode)
+
+
+def let_go(calls: FileCalls, descriptor: int, path: str) -> None:
+    """Close. An error changes nothing: the descriptor is gone all the same (close(2)), its number may be
+    somebody else's already, and what counts was synced. It must not hide an error that came before."""
+    try:
+        calls.close(descriptor)
+    except OSError as error:
+        _log.info("%s: closing it was reported as failed: %s", path, error)

@@ -18,6 +18,7 @@ from pathlib import Path
 from protocol.errors import RolloutExists, RolloutWriteError
 from rollout.kept import make_folders
 from rollout.live_file import folders_up_to_home
+from rollout.syscalls import let_go
 from thread_store.fork_copy import ForkCalls
 
 __all__ = ["make_file", "remove_file"]
@@ -105,7 +106,7 @@ class _NewFile:
             fill(descriptor)
             calls.datasync(descriptor)
         finally:
-            calls.close(descriptor)
+            let_go(calls, descriptor, self._path)
 
     def publish(self) -> None:
         """Give it its name: link(2) never replaces. Where there are no links a placeholder holds the name."""

@@ -36,7 +36,7 @@ from protocol.meta import SessionMeta
 from rollout import RecorderConfig, RolloutRecorder, read_rollout
 from rollout import core as core_module
 from rollout.state import WriterState
-from tests.rollout.faulty import EIO, FaultyCalls, ForgetfulCalls, Gate, fails
+from tests.rollout.faulty import EIO, FaultyCalls, ForgetfulCalls, Gate, fails, fails_after
 from tests.rollout.recorded import (
     QUICK,
     ROOT,
@@ -312,10 +312,14 @@ async def test_file_that_may_not_be_written_is_refused_by_name(tmp_path: Path, m
 
 @pytest.mark.parametrize("call", ["open_append", "fstat", "dup", "pread"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
-async def test_opening_that_failed_holds_nothing(path: Path, call: str, nth: int) -> None:
-    """Wherever it failed: descriptors and lock are let go of, the next opening succeeds."""
+@pytest.mark.parametrize("closing", ["works", "is reported as failed"])
+async def test_opening_that_failed_holds_nothing(path: Path, call: str, nth: int, closing: str) -> None:
+    """Wherever it failed: descriptors and lock are let go of, the next opening succeeds. What closing them
+    is reported as hides nothing."""
     path.write_bytes(META + lines(1))
     calls = FaultyCalls()
+    if closing != "works":
+        calls.arm("close", fails_after(EIO), times=None)
     before = len(os.listdir("/proc/self/fd"))
     calls.arm(call, fails(EIO), first=nth)
     try:
