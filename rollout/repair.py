@@ -14,7 +14,7 @@ import errno
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from msgspec import Struct, field
@@ -29,11 +29,11 @@ from rollout.kept import UNWRITTEN, KeptFile, find_kept, keep_torn_tail
 from rollout.lines import RECORD_BYTES_MAX
 from rollout.mended_file import MendedFile, open_mended
 from rollout.reader import RolloutReader
-from rollout.replay import find_missing, number_lines
+from rollout.replay import LateItems, Missing, find_missing, number_lines
 from rollout.syscalls import FileCalls
 from rollout.tail import Tail, TailKind, find_tail
 from rollout.thread_lock import hold_thread_lock
-from rollout.unwritten import mark_replayed, read_unwritten
+from rollout.unwritten import Unwritten, mark_replayed, read_unwritten
 
 __all__ = ["RepairAction", "RepairReport", "repair_rollout"]
 
@@ -76,14 +76,16 @@ def repair_rollout(
     holds_thread_lock: bool = False,
     record_bytes_max: int = RECORD_BYTES_MAX,
     spill_folders: Sequence[str | os.PathLike[str]] | None = None,
+    find_late: Callable[[], Iterable[LateItems]] = tuple,
     calls: FileCalls | None = None,
 ) -> RepairReport:
     """Mend the end of a rollout, and with `replay` bring in what a recorder could not write.
 
     A dry run changes nothing and takes no lock. On return of any other the mended file is on stable
     storage. `holds_thread_lock`: the caller holds the lock of the thread already. `spill_folders`: where
-    else unwritten items may be, by default among the system's temporary files. FORMAT.md, Opening
-    and Kept files.
+    else unwritten items may be, by default among the system's temporary files. `find_late`: called under
+    the locks, it says what was set aside for older files of the thread and belongs behind this one.
+    FORMAT.md, Opening and Kept files.
 
     Raises:
         ThreadNotFound, NotARollout, RolloutUnreadable: there is nothing that could be mended; a
@@ -102,15 +104,18 @@ def repair_rollout(
     create = replay and not os.path.lexists(path) and _begins_rollout(find_waiting())
     lock = nullcontext() if dry_run or holds_thread_lock else hold_thread_lock(path)
     with lock, open_mended(path, calls, dry_run=dry_run, create=create) as file:
-        waiting = find_waiting()  # listed under the locks: another repair may just have ended
+        # Listed under the locks: another repair may just have ended.
+        waiting, late = find_waiting(), list(find_late())
         repair = _Repair(file, report, record_bytes_max)
         repair.require_mendable(waiting if replay else [])
         repair.mend_tail()
-        for each in waiting:
-            if replay:
-                repair.replay(each)
-            else:
-                report.waiting.append(each.path)
+        if not replay:
+            report.waiting += [*(each.path for each in waiting), *(each.path for each in late)]
+            return report
+        for kept in waiting:
+            repair.replay(kept)
+        for items in late:
+            repair.replay_late(items)
     return report
 
 
@@ -205,28 +210,47 @@ class _Repair:
     def replay(self, kept: KeptFile) -> None:
         """Append what the rollout lacks of a file of unwritten lines; then that file is done with."""
         unwritten = read_unwritten(kept.path)
-        size = self._file.source.size()
-        missing = find_missing(
-            unwritten,
-            self._file.descriptor,
-            size=size,
-            record_bytes_max=self._record_bytes_max,
-            headless=self._headless,
-        )
-        lines = list(number_lines(missing.lines, self._next_ordinal()))
         offset = unwritten.header.offset_bytes
+        missing = self._find_missing(unwritten)
+        lines = list(number_lines(missing.lines, self._next_ordinal()))
         if lines and offset > self._end:
             # Durable bytes were destroyed, and their writer could not name them any more (G1).
             lines.insert(1 if self._headless else 0, _gap_line(offset - self._border))
             self._border = self._end = offset
         self._headless = False
+        # The newline that the file lacked may stand before the first of them.
+        self._bring_in(kept.path, lines, missing, again_from=offset if missing.present else None)
+
+    def replay_late(self, late: LateItems) -> None:
+        """The same with lines that were set aside for an older file of the thread."""
+        missing = self._find_missing(read_unwritten(late.path), late)
+        lines = list(number_lines(missing.lines, self._next_ordinal()))
+        first = missing.present_from
+        self._bring_in(late.path, lines, missing, again_from=None if first is None else max(0, first - 1))
+
+    def _find_missing(self, unwritten: Unwritten, late: LateItems | None = None) -> Missing:
+        return find_missing(
+            unwritten,
+            self._file.descriptor,
+            size=self._file.source.size(),
+            record_bytes_max=self._record_bytes_max,
+            headless=self._headless,
+            late=late,
+        )
+
+    def _bring_in(
+        self, kept_path: str, lines: list[bytes], missing: Missing, *, again_from: int | None
+    ) -> None:
+        """Append the lines. From `again_from` on there are some by a writer or a repair whose sync may
+        have failed."""
+        size = self._file.source.size()
         if not self._report.dry_run:
             for piece in _pieces(lines):
                 self._file.append(piece)
-            if missing.present:  # by a writer or a repair whose sync may have failed
-                self._file.write_again(min(unwritten.header.offset_bytes, size))
+            if again_from is not None:
+                self._file.write_again(min(again_from, size))
             self._file.sync()
-            mark_replayed(kept.path, calls=self._file.calls)
+            mark_replayed(kept_path, calls=self._file.calls)
         there = f", {missing.present} are there already" if missing.present else ""
         self._report.actions.append(
             RepairAction(
@@ -234,7 +258,7 @@ class _Repair:
                 message=f"{len(lines)} lines that were set aside are appended{there}",
                 offset_bytes=size,
                 size_bytes=sum(map(len, lines)),
-                kept_path=kept.path,
+                kept_path=kept_path,
             )
         )
 

@@ -6,6 +6,11 @@ cut short is completed by the next one, whatever stands between. Ordinals stay a
 unless another record took them meanwhile; then the lines go on from the maximum.
 
 `x_memory` lines are left out: they tell of offsets that no longer hold, and are derived anyway.
+
+Late items were set aside for another file, which their thread had left behind (FORMAT.md, Kept
+files). Their offset says nothing about this rollout: they are looked for in all of it, and in
+what of the history before it stands behind that offset. What tells of the other file itself, its
+meta line and its `x_writer` lines, is left out.
 """
 
 from __future__ import annotations
@@ -13,20 +18,30 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from protocol.errors import InvalidLine
 from protocol.line import RolloutLine, decode_line, encode_line
 from rollout.reader import RolloutReader
+from rollout.record import RolloutRecord
 from rollout.unwritten import Unwritten
 
-__all__ = ["Missing", "find_missing", "number_lines"]
+__all__ = ["LateItems", "Missing", "find_missing", "number_lines"]
 
-_DERIVED = "x_memory"
+_DERIVED = frozenset({"x_memory"})
+_OF_ANOTHER_FILE = frozenset({"x_memory", "x_writer"})
 _META = "session_meta"
 # As recorders write it; anything else is composed anew from its fields.
 _ORDINAL = re.compile(rb'(\{"timestamp":"[^"\\]*","ordinal":)\d+(?=,)')
+
+
+class LateItems(NamedTuple):
+    """A file of unwritten lines that was set aside for an older file of the thread."""
+
+    path: str
+    records_since: Callable[[int], Iterable[RolloutRecord]]
+    """The history before this rollout, from an offset in that older file on."""
 
 
 class Missing(NamedTuple):
@@ -35,27 +50,32 @@ class Missing(NamedTuple):
     lines: list[bytes]
     present: int
     """How many of its lines are there already."""
-    left_out: int
+    present_from: int | None = None
+    """Where the first of those begins that are in the rollout itself."""
 
 
 def find_missing(
-    unwritten: Unwritten, source: int, *, size: int, record_bytes_max: int, headless: bool = False
+    unwritten: Unwritten,
+    source: int,
+    *,
+    size: int,
+    record_bytes_max: int,
+    headless: bool = False,
+    late: LateItems | None = None,
 ) -> Missing:
     """Compare with the rollout behind the descriptor `source`: O(what it holds from the offset on).
 
     A meta line that was set aside in front of lines from the middle is for a rollout that is `headless`.
+    `late`: the lines are of that file, and for another rollout.
     """
-    given = unwritten.lines
-    if given and not headless and unwritten.header.offset_bytes and _kind(given[0]) == _META:
-        given = given[1:]
-    # A blank line is the newline that the file lacked; the repair has added it.
-    lines = [line for line in given if line != b"\n" and _kind(line) != _DERIVED]
-    wanted = Counter(_fingerprint(line) for line in lines)
-    start = min(unwritten.header.offset_bytes, size)
-    there: Counter[bytes] = Counter()
-    for record in RolloutReader(source, start_offset=start, record_bytes_max=record_bytes_max):
-        if record.line is not None and (print_ := _line_fingerprint(record.line)) in wanted:
-            there[print_] += 1
+    offset = unwritten.header.offset_bytes
+    lines = _wanted_lines(unwritten, headless=headless, late=late is not None)
+    wanted = frozenset(map(_fingerprint, lines))
+    start = min(offset, size) if late is None else 0
+    own = RolloutReader(source, start_offset=start, record_bytes_max=record_bytes_max)
+    there, present_from = _count(own, wanted)
+    if late is not None:
+        there += _count(late.records_since(offset), wanted)[0]
     missing = []
     for line in lines:
         print_ = _fingerprint(line)
@@ -63,7 +83,28 @@ def find_missing(
             there[print_] -= 1
         else:
             missing.append(line)
-    return Missing(missing, len(lines) - len(missing), len(given) - len(lines))
+    return Missing(missing, len(lines) - len(missing), present_from)
+
+
+def _wanted_lines(unwritten: Unwritten, *, headless: bool, late: bool) -> list[bytes]:
+    """The lines without those that have no place in the rollout."""
+    given, left_out = unwritten.lines, _OF_ANOTHER_FILE if late else _DERIVED
+    behind_meta = late or (unwritten.header.offset_bytes > 0 and not headless)
+    if given and behind_meta and _kind(given[0]) == _META:
+        given = given[1:]
+    # A blank line is the newline that the file lacked; the repair has added it.
+    return [line for line in given if line != b"\n" and _kind(line) not in left_out]
+
+
+def _count(records: Iterable[RolloutRecord], wanted: frozenset[bytes]) -> tuple[Counter[bytes], int | None]:
+    """How often each of the wanted lines is among the records, and where the first of them begins."""
+    there: Counter[bytes] = Counter()
+    first = None
+    for record in records:
+        if record.line is not None and (print_ := _line_fingerprint(record.line)) in wanted:
+            there[print_] += 1
+            first = record.offset if first is None else first
+    return there, first
 
 
 def _kind(line: bytes) -> str | None:

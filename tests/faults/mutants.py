@@ -254,7 +254,7 @@ def _replay_without_looking() -> None:
     """A replay appends what was set aside, whatever stands there already."""
 
     def find_missing(unwritten: Unwritten, *_: Any, **__: Any) -> replay.Missing:
-        return replay.Missing(unwritten.lines, 0, 0)
+        return replay.Missing(unwritten.lines, 0)
 
     _replace(repair, "find_missing", find_missing)
 
