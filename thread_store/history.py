@@ -19,6 +19,7 @@ from rollout.record import RolloutRecord
 from rollout.source import RolloutSource
 from thread_store.home import Home
 from thread_store.lineage import BaseProblem, Lineage
+from thread_store.taken import find_taken
 
 __all__ = ["LateBytes", "ThreadHistory", "find_late_bytes", "read_history", "read_records"]
 
@@ -78,7 +79,7 @@ def read_history(path: str | os.PathLike[str], home: Home) -> ThreadHistory:
         records=[own, *(each.record for each in lineage.forward())],
         rollouts=tuple(segment.path for segment in lineage.segments),
         problem=lineage.problem,
-        late=tuple(find_late_bytes(lineage)),
+        late=tuple(find_late_bytes(lineage, home)),
     )
 
 
@@ -97,11 +98,8 @@ def read_records(source: RolloutSource, *, path: str) -> ThreadHistory:
     return ThreadHistory(thread_id=reader.thread_id or "", meta=meta, records=records, rollouts=(path,))
 
 
-def find_late_bytes(lineage: Lineage) -> Iterator[LateBytes]:
+def find_late_bytes(lineage: Lineage, home: Home) -> Iterator[LateBytes]:
     """What stands behind the point at which a lock was taken over, in the file of whoever had it before."""
-    for base, segment in zip(lineage.segments, lineage.segments[1:], strict=False):
-        if base.size <= base.end:
-            continue
-        with segment.open() as file:
-            if file.meta.x_takeover is not None:
-                yield LateBytes(base.path, base.end, base.size - base.end)
+    for taken in find_taken(lineage, home):
+        if taken.size > taken.end:
+            yield LateBytes(taken.path, taken.end, taken.size - taken.end)

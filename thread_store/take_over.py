@@ -3,7 +3,8 @@
 Invariant: a check before a write can always be overtaken by a process that is stopped in between; so
 the old writer's file is left to it. A paginated thread goes on in a new rollout that rests on the
 verified end of that file: late bytes stand behind it, change nothing, and are reported when
-the thread is read. A legacy one goes on in a copy that takes the place of the file.
+the thread is read. A legacy one goes on in a copy that takes the place of the file. What the old
+writer sets aside when it notices is brought in by a repair (`late_items`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def move_on(
     with OpenRollout(path) as file:
         if not file.paginated:
             return _replace_by_copy(file, calls)
+        rollout_id = file.rollout_id
     taken = {
+        "rollout": rollout_id,
         "pid": holder.pid,
         "host": holder.host,
         "since": holder.since,

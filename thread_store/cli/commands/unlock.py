@@ -95,7 +95,8 @@ def _take_over(where: HomeThread) -> _Taken:
     with LocalThreads(where.home) as threads:
         opened, holder = threads.take_over(where.thread_id)
         with BlockingThread(opened) as thread:
-            late = sum(each.size_bytes for each in find_late_bytes(Lineage.resolve(thread.path, where.home)))
+            lineage = Lineage.resolve(thread.path, where.home)
+            late = sum(each.size_bytes for each in find_late_bytes(lineage, where.home))
             return _Taken(holder, None if holder is None else thread.path, late)
 
 
