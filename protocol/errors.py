@@ -292,9 +292,10 @@ class WriterFenced(RolloutError):
         holder: WriterHolder | None = None,
     ) -> None:
         self.holder = holder or WriterHolder()
+        named = thread_id or _text(path)
         super().__init__(
-            f"the writer of {thread_id or _text(path)} lost its lock: {reason}",
-            hint="Unwritten items were kept; replay them with: rollout repair --replay",
+            f"the writer of {named} lost its lock: {reason}",
+            hint=f"Unwritten items were kept; bring them in with: rollout repair --replay {named}",
             path=path,
             thread_id=thread_id,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
+from thread_store.late_items import find_replayable
 
 __all__ = ["command"]
 
@@ -31,6 +33,9 @@ def command(context: click.Context, thread: str, yes: bool, dry_run: bool, repla
     A torn tail is set aside in full before it is cut; nothing before the last newline is ever
     touched. Exit code 0 if there is nothing (left) to do, 1 if -y would do something.
 
+    With --replay comes also what a writer had accepted from which the thread was taken over. The file
+    that was left to it is not repaired by itself.
+
     \b
     Examples:
       rollout repair 7f3a
@@ -44,7 +49,9 @@ def command(context: click.Context, thread: str, yes: bool, dry_run: bool, repla
         raise click.UsageError("standard input can't be repaired; give a file")
     dry = dry_run or not yes
     size_bytes = os.stat(target.source).st_size if os.path.isfile(target.source) else 0
-    report = repair_rollout(target.source, dry_run=dry, replay=replay)
+    report = repair_rollout(
+        target.source, dry_run=dry, replay=replay, find_late=partial(find_replayable, target.source)
+    )
     if terminal.json:
         terminal.emit("repair", **_as_object(report))
     else:
