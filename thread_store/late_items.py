@@ -62,6 +62,7 @@ def find_late_items(
     return [
         LateItems(kept.path, partial(_records_since, lineage, taken))
         for taken in find_taken(lineage, home)
+        if taken.thread_id == lineage.own.thread_id
         for kept in find_kept(taken.path, spill_folders=spill_folders)
         if kept.kind == UNWRITTEN
     ]

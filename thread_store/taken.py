@@ -1,8 +1,9 @@
 """Rollouts that were left to a writer which had lost its lock by force (FORMAT.md, Forks).
 
 Invariant: each that the history of a thread leads back to by take-overs is found once, the oldest first;
-also one that is no part of that history because nothing had been recorded in it. Those of the threads that
-it was forked from are theirs, and left out. One that can't be read hides none but those before it.
+also one that is no part of that history because nothing had been recorded in it. `thread_id` tells those
+of the thread itself from those of the threads that it was forked from. One that can't be read hides
+none but those before it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class TakenRollout(NamedTuple):
     """A file that was left to its old writer."""
 
     path: str
+    thread_id: str | None
     end: int
     """What stands behind this byte came too late and is no part of the thread."""
     size: int
@@ -41,28 +43,27 @@ def find_taken(lineage: Lineage, home: Home) -> Iterator[TakenRollout]:
     """
     files = RolloutFiles(home)
     for index, segment in enumerate(lineage.segments[1:], 1):
-        if segment.thread_id == lineage.own.thread_id:
-            with lineage.open(index) as file:
-                meta = file.meta
-            yield from reversed(list(_left_before(index, meta, lineage, files)))
+        with lineage.open(index) as file:
+            meta = file.meta
+        yield from reversed(list(_left_before(index, segment.thread_id, meta, lineage, files)))
 
 
 def _left_before(
-    index: int, meta: SessionMeta, lineage: Lineage, files: RolloutFiles
+    index: int, thread_id: str | None, meta: SessionMeta, lineage: Lineage, files: RolloutFiles
 ) -> Iterator[TakenRollout]:
     """What was left when a segment was begun, and before that, back to the segment that it rests on."""
     base = lineage.segments[index - 1]
     seen = set()
     while (rollout_id := _taken_id(meta)) is not None and rollout_id not in seen:
         if rollout_id == base.rollout_id:
-            yield TakenRollout(base.path, base.end, base.size, Place(index - 1, base.end))
+            yield TakenRollout(base.path, base.thread_id, base.end, base.size, Place(index - 1, base.end))
             return
         seen.add(rollout_id)
-        found = _open(rollout_id, lineage, files)
+        found = _open(rollout_id, thread_id, files)
         if found is None:
             return
         with found as file:
-            yield TakenRollout(file.path, file.meta_end, file.size, Place(index, 0))
+            yield TakenRollout(file.path, thread_id, file.meta_end, file.size, Place(index, 0))
             meta = file.meta
 
 
@@ -74,14 +75,15 @@ def _taken_id(meta: SessionMeta) -> str | None:
     return named if isinstance(named, str) else meta.history_base.thread_id
 
 
-def _open(rollout_id: str, lineage: Lineage, files: RolloutFiles) -> OpenRollout | None:
+def _open(rollout_id: str, thread_id: str | None, files: RolloutFiles) -> OpenRollout | None:
+    """A rollout of that thread; None if there is none of the id, or it can't be read."""
     try:
         path = files.find(rollout_id)
         file = None if path is None else OpenRollout(path)
     except RolloutError as error:
         _log.warning("the rollout %s, which was left to its writer, can't be read: %s", rollout_id, error)
         return None
-    if file is not None and file.thread_id != lineage.own.thread_id:
+    if file is not None and file.thread_id != thread_id:
         file.close()
         return None
     return file

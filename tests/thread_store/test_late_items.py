@@ -259,6 +259,19 @@ def test_items_of_the_source_are_not_the_forks(store: Home) -> None:
     assert findings(new, store) == ["late_items"]
 
 
+@pytest.mark.guarantee("G1")
+def test_fork_in_which_nothing_was_recorded_gets_its_own_items(store: Home) -> None:
+    """Taken over it rests on the file of its source, whose items are not its own."""
+    source, thread = write_thread(store, THREAD, turns(1)), uuid(0x2B)
+    target = store.new_rollout_path(thread)
+    fork = make_fork(source, target, thread_id=thread, home=store, mode="reference").path
+    new = move_on(fork, store, HOLDER)
+    keep(source, lines_of(["source"]))
+    keep(fork, lines_of(["a"]))
+    replay(new)
+    assert texts_in(new, store) == ["a"]
+
+
 def test_meta_that_does_not_say_what_was_taken_means_its_base(store: Home) -> None:
     """`x_takeover` without `rollout`, as another program may write it."""
     old = write_thread(store, THREAD, turns(1))
