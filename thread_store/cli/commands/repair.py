@@ -33,8 +33,8 @@ def command(context: click.Context, thread: str, yes: bool, dry_run: bool, repla
     A torn tail is set aside in full before it is cut; nothing before the last newline is ever
     touched. Exit code 0 if there is nothing (left) to do, 1 if -y would do something.
 
-    With --replay comes also what a writer had accepted from which the thread was taken over. The file
-    that was left to it is not repaired by itself.
+    After a take-over --replay also brings in what the old writer had accepted. The file that was left to
+    that writer is not repaired by itself: name the thread.
 
     \b
     Examples:
