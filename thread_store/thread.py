@@ -11,9 +11,9 @@ import asyncio
 import concurrent.futures
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from protocol import tracks
 from protocol.errors import PendingQueueFull, RolloutError
@@ -21,6 +21,7 @@ from protocol.ids import ThreadId
 from protocol.timestamps import now_ms
 from rollout.barrier import Receipt
 from rollout.recorder import RolloutRecorder
+from thread_store.tool_call import RecordedCall, ToolEffect
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext
@@ -126,6 +127,42 @@ class Turn:
             last_agent_message=self._last_agent_message,
             started_ms=self._started_ms,
             error=None if error is None else f"{type(error).__name__}: {error}",
+        )
+
+    def tool_call(
+        self,
+        name: str,
+        arguments: str | Mapping[str, Any],
+        *,
+        effect: ToolEffect | str = ToolEffect.UNSAFE,
+        call_id: str | None = None,
+        kind: str = "custom",
+        key: str | None = None,
+        attempt: int = 1,
+    ) -> RecordedCall:
+        """A tool call, to be entered with `async with`: its body runs when the request is on stable storage.
+
+        Args:
+            arguments: as the model gave them, JSON text or an object.
+            effect: what running it again could do: none, idempotent or unsafe.
+            call_id: the model's; by default a new one.
+            kind: shell, patch, mcp, custom, web or agent.
+            key: the same for each attempt of one intent.
+
+        Raises:
+            ValueError: there is no such effect.
+            RolloutWriteError, WriterFenced, RecorderClosed, PendingQueueFull: entering it, then the body does
+                not run; or leaving it, then its end is not on stable storage.
+        """
+        return RecordedCall(
+            self,
+            name,
+            arguments,
+            call_id=call_id or f"call-{ThreadId.new()}",
+            effect=ToolEffect(effect),
+            kind=kind,
+            key=key,
+            attempt=attempt,
         )
 
     def user_message(self, text: str, *, images: Sequence[str] = ()) -> None:
