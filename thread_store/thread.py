@@ -21,12 +21,14 @@ from protocol.ids import ThreadId
 from protocol.timestamps import now_ms
 from rollout.barrier import Receipt
 from rollout.recorder import RolloutRecorder
+from thread_store.file_snapshot import snapshot_file
 from thread_store.tool_call import RecordedCall, ToolEffect
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext
     from protocol.items import RolloutItem
     from protocol.meta import SessionMeta
+    from protocol.own import FilesItem
     from rollout.core import Core
 
 __all__ = ["RELEASE_SECONDS_MAX", "OpenThread", "Thread", "Turn"]
@@ -164,6 +166,18 @@ class Turn:
             key=key,
             attempt=attempt,
         )
+
+    async def file_read(self, path: str | os.PathLike[str]) -> FilesItem:
+        """Record that the agent read a file, as it is now: size, time and hash, taken off the loop.
+
+        `path` is relative to the folder of the thread.
+
+        Raises:
+            OSError: it can't be read; nothing is recorded.
+        """
+        snapshot = await asyncio.to_thread(snapshot_file, os.path.join(self.thread.meta.cwd, path))
+        await self.thread.record(snapshot)
+        return snapshot
 
     def user_message(self, text: str, *, images: Sequence[str] = ()) -> None:
         """What the user said, on both tracks. Raises as `record_nowait`."""
