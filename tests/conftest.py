@@ -7,11 +7,17 @@ a promise that nobody checked must not look like one that holds.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+# A shell starts what stands behind `&` with SIGINT ignored, and its children inherit that: tests that
+# press Ctrl-C in a command would wait for ever.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NO_SKIPS = os.environ.get("ROLLOUT_NO_SKIPS") == "1"
 

@@ -76,7 +76,7 @@ class DemoReport:
     after_reopen: Comparison | None = None
     kept_files: list[str] = field(default_factory=list)
     fork_id: str = ""
-    """A thread that goes on from the end of the first turn."""
+    """A thread that goes on from the end of the first turn, or from before the call that never ended in it."""
     fork_ordinal: int | None = None
     """The last item that it shares with the thread."""
 
@@ -237,14 +237,22 @@ def _open_again(report: DemoReport) -> None:
 
 def _fork(report: DemoReport) -> None:
     """What somebody does who wants to try another way: a new thread with the history up to a point."""
+    from protocol.errors import ForkPointInvalid
     from protocol.ids import ThreadId
-    from thread_store.fork import make_fork
+    from thread_store.fork import Fork, make_fork
     from thread_store.fork_point import ForkPoint
     from thread_store.home import Home
 
     home, child = Home(report.home), ThreadId.new()
-    target = home.new_rollout_path(child)
-    fork = make_fork(report.path, target, thread_id=child, home=home, point=ForkPoint.turn(1))
+
+    def fork_at(point: ForkPoint) -> Fork:
+        target = home.new_rollout_path(child)
+        return make_fork(report.path, target, thread_id=child, home=home, point=point)
+
+    try:
+        fork = fork_at(ForkPoint.turn(1))
+    except ForkPointInvalid as error:
+        fork = fork_at(error.nearest[0])  # killed in its first turn, in the middle of a tool call
     report.fork_id = fork.thread_id
     report.fork_ordinal = None if fork.border.end_ordinal is None else fork.border.end_ordinal - 1
 

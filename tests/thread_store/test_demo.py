@@ -86,6 +86,18 @@ def test_torn_tail_is_counted_and_healed(tmp_path: Path, monkeypatch: pytest.Mon
     assert [Path(each).read_bytes() for each in report.kept_files] == [b'{"timestamp":"20']
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.01, 0.05])
+def test_agent_killed_in_its_first_turn_is_forked_before_the_open_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """A call that never ended stays out of the fork, and keeps nobody from making one."""
+    monkeypatch.setattr(demo.random, "uniform", lambda low, high: seconds)
+    report = run_demo(tmp_path, seconds=1)
+    assert report.holds
+    (fork,) = [path for path in tmp_path.rglob("rollout-*.jsonl") if str(path) != report.path]
+    assert report.fork_id in fork.name
+
+
 def test_agent_that_can_not_work_is_an_error(rollout: Run, tmp_path: Path) -> None:
     """Where nothing can be recorded the demo doesn't claim success."""
     (tmp_path / "sessions").write_text("in the way")

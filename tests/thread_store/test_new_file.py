@@ -56,7 +56,8 @@ def test_failure_of_any_call_leaves_nothing_behind(
             assert error.errno == number
             assert everything_in(home.path) == before
         else:
-            assert not fault.struck or (call, effect) == ("link", fails_after)
+            # The bytes were synced before the close; a link that was made is one, whatever was said.
+            assert not fault.struck or call == "close" or (call, effect) == ("link", fails_after)
             assert history(made.path, home) == body_lines(source.read_bytes())
         if not fault.struck:
             return
