@@ -76,7 +76,7 @@ class DemoReport:
     after_reopen: Comparison | None = None
     kept_files: list[str] = field(default_factory=list)
     fork_id: str = ""
-    """A thread that goes on from the end of the first turn, or from before the call that never ended in it."""
+    """A thread that goes on from the end of the first turn, or from before a call that never ended in it."""
     fork_ordinal: int | None = None
     """The last item that it shares with the thread."""
 
