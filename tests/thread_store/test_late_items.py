@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from protocol import tracks
 from protocol.errors import RolloutUnreadable, RolloutWriteError, WriterFenced, WriterHolder
 from rollout.check import check_rollout
+from rollout.config import RecorderConfig
 from rollout.kept import find_kept, keep_unwritten
 from rollout.repair import RepairReport, repair_rollout
 from rollout.syscalls import FileCalls
@@ -422,7 +423,8 @@ def writer(request: pytest.FixtureRequest, store: Home) -> Iterator[BlockingThre
     first = 1 if request.param == "paginated" else None
     write_thread(store, THREAD, turns(1, ordinal=first), ordinal=0 if first else None)
     with LocalThreads(store) as threads:
-        thread = BlockingThread(threads.open(THREAD))
+        # It finds out when it is asked to write, however long the commands take.
+        thread = BlockingThread(threads.open(THREAD, config=RecorderConfig(sync_seconds=3600.0)))
         yield thread
         with suppress(WriterFenced):
             thread.close()
