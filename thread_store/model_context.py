@@ -1,0 +1,208 @@
+"""What the model sees when a thread is resumed: the exact context, and the settings that belong to it.
+
+Invariant: it depends on the bytes of the chain alone, and equals what reading everything from the start
+and replaying it would give; payloads keep their bytes. It says where it had to leave something out, and
+why.
+
+From the checkpoint on (`thread_store.checkpoint_scan`) records are replayed forward: items are added; a
+rollback takes so many of the newest things typed, and all that follows the oldest of them, whatever the
+history mode (Codex's display of a paginated thread ignores rollbacks, its model's context does not); a
+checkpoint without history leaves what was typed so far, and its message.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from msgspec import Raw, Struct
+
+from protocol.codec import encode_value
+from protocol.line import RolloutLine
+from protocol.own import MemoryItem
+from thread_store.checkpoint import decode_checkpoint
+from thread_store.checkpoint_scan import CheckpointScan, Problem, scan_back
+from thread_store.home import Home
+from thread_store.landmarks import landmark_of
+from thread_store.lineage import BaseProblem, Lineage, LineageRecord, Place
+from thread_store.model_item import ModelItem, model_item_of, payload_item
+
+__all__ = ["DroppedTurns", "ModelContext", "build_model_context", "load_model_context"]
+
+
+class DroppedTurns(NamedTuple):
+    """What a rollback took out of the context: from the first item on, up to the rollback itself."""
+
+    begin: Place | None
+    rollback: Place
+    turns: int
+    """How many; fewer than it asked for, if there were no more."""
+
+
+class ModelContext(Struct, frozen=True, kw_only=True):
+    """The context of a thread's model, and what is known of its settings.
+
+    `whole` says that nothing relevant lies before `examined_from`, except what `memory` tells.
+    """
+
+    items: list[ModelItem]
+    base: Place | None
+    """The checkpoint that it begins with; None if there is none that counts."""
+    dropped: tuple[DroppedTurns, ...] = ()
+    rolled_back_checkpoints: tuple[Place, ...] = ()
+    turn_context: RolloutLine | None = None
+    """The newest record of the settings of a turn that was not rolled back; see also `memory`."""
+    base_instructions: Any = None
+    dynamic_tools: list[Any] | None = None
+    usage: RolloutLine | None = None
+    """The newest `token_count` or `token_usage_record`; see also `memory`."""
+    memory: LineageRecord | None = None
+    """The newest `x_memory`: facts older than the checkpoint are in it."""
+    examined_from: Place
+    whole: bool
+    problems: tuple[Problem, ...] = ()
+    """Damaged lines and what else is wrong in the range that was read, newest first; at most 1,000."""
+    problem_count: int = 0
+    base_problem: BaseProblem | None = None
+    """Why the files that the thread rests on can't be read."""
+
+    @property
+    def passed_over(self) -> list[Problem]:
+        """Newer checkpoints that are damaged or invalid: an older one had to do."""
+        return [each for each in self.problems if each.checkpoint]
+
+    @property
+    def settings(self) -> Any:
+        """The payload of the newest `turn_context` known, as plain values; None if none is."""
+        if self.turn_context is not None:
+            return self.turn_context.payload_object()
+        memory = self._memory_item()
+        return None if memory is None else memory.turn_context
+
+    def _memory_item(self) -> MemoryItem | None:
+        line = None if self.memory is None else self.memory.record.line
+        item = None if line is None else line.item()
+        return item if isinstance(item, MemoryItem) else None
+
+
+def load_model_context(path: str | os.PathLike[str], home: Home, *, deep: bool = False) -> ModelContext:
+    """Read the context of a rollout and of what it rests on. Blocks, takes no lock, writes nothing.
+
+    It costs what stands behind the newest checkpoint, whatever the size of the thread; `deep` reads
+    everything.
+
+    Raises:
+        ThreadNotFound, NotARollout, RolloutUnreadable: the rollout can't be read.
+        RolloutReplaced: a file of the chain was replaced meanwhile.
+    """
+    with Lineage.resolve(path, home) as lineage:
+        return build_model_context(lineage, deep=deep)
+
+
+def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext:
+    """Read the context of a thread whose files are known; see `load_model_context`."""
+    found = scan_back(lineage, deep=deep)
+    replay = _Replay(found)
+    for each in found.tail:
+        replay.take(each)
+    instructions, tools = _from_metas(lineage)
+    return ModelContext(
+        items=replay.items,
+        base=None if found.base is None else found.base.each.place,
+        dropped=tuple(replay.dropped),
+        rolled_back_checkpoints=tuple(found.rolled_back),
+        turn_context=found.turn_context,
+        base_instructions=instructions,
+        dynamic_tools=_newest_tools(found, tools),
+        usage=found.usage,
+        memory=found.memory,
+        examined_from=found.examined_from,
+        whole=found.whole,
+        problems=tuple(found.problems),
+        problem_count=found.problem_count,
+        base_problem=lineage.problem,
+    )
+
+
+class _Replay:
+    """The context so far, forward from the checkpoint."""
+
+    def __init__(self, found: CheckpointScan) -> None:
+        self.items: list[ModelItem] = []
+        self.dropped: list[DroppedTurns] = []
+        self._turns: list[int] = []
+        """Where in `items` those stand that begin a turn."""
+        self._summaries: set[str] = set()
+        """What checkpoints put there in the user's name; nobody typed it."""
+        if found.base is not None:
+            self._summaries.add(found.base.checkpoint.message)
+            place = found.base.each.place
+            for payload in found.base.checkpoint.history or ():
+                self._add(payload_item(payload, place))
+
+    def take(self, each: LineageRecord) -> None:
+        """The next record of the tail."""
+        line = each.record.line
+        assert line is not None
+        if line.type == "compacted":
+            self._compact(decode_checkpoint(line).message, each.place)
+        elif line.type == "event_msg":
+            landmark = landmark_of(line)
+            assert landmark is not None
+            self._roll_back(landmark.turns, each.place)
+        else:
+            self._add(model_item_of(line, each.place))
+
+    def _add(self, item: ModelItem | None) -> None:
+        if item is None:
+            return
+        if item.begins_turn:
+            self._turns.append(len(self.items))
+        self.items.append(item)
+
+    def _roll_back(self, count: int, place: Place) -> None:
+        """Before the oldest turn that goes, what a program put there for it goes too; what stood before the
+        very first one stays."""
+        turns, items = self._turns, self.items
+        count = min(count, len(turns))
+        if count == 0:
+            return
+        cut = turns[-count]
+        while cut > turns[0] and items[cut - 1].is_injected:
+            cut -= 1
+        self.dropped.append(DroppedTurns(items[cut].place, place, count))
+        del items[cut:], turns[-count:]
+
+    def _compact(self, message: str, place: Place) -> None:
+        turns = [self.items[index] for index in self._turns]
+        typed = [each for each in turns if each.kind == "message" and each.text not in self._summaries]
+        self._summaries.add(message)
+        summary = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": message}]}
+        self.items.clear()
+        self._turns.clear()
+        for item in typed:
+            self._add(item)
+        self._add(payload_item(Raw(encode_value(summary)), place))
+
+
+def _from_metas(lineage: Lineage) -> tuple[Any, list[Any] | None]:
+    """Base instructions and tools: of the youngest file whose meta names them."""
+    instructions: Any = None
+    tools: list[Any] | None = None
+    for index in range(lineage.end.segment, -1, -1):
+        with lineage.open(index) as file:
+            meta = file.meta
+        instructions = instructions if instructions is not None else meta.base_instructions
+        tools = tools if tools is not None else meta.dynamic_tools
+        if instructions is not None and tools is not None:
+            break
+    return instructions, tools
+
+
+def _newest_tools(found: CheckpointScan, of_meta: list[Any] | None) -> list[Any] | None:
+    update = None if found.tools_update is None else found.tools_update.payload_object()
+    updated = update.get("tools") if isinstance(update, dict) else None
+    if isinstance(updated, list):
+        return updated
+    known = None if found.base is None else found.base.checkpoint.dynamic_tools
+    return of_meta if known is None else known
