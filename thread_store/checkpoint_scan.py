@@ -26,10 +26,11 @@ from protocol.context import TokenUsageRecord
 from protocol.events import TokenCount
 from protocol.line import RolloutLine
 from protocol.own import MemoryItem
+from rollout.record import RolloutRecord
 from thread_store.checkpoint import Checkpoint, InvalidCheckpoint, decode_checkpoint
 from thread_store.landmarks import Mark, landmark_of
 from thread_store.lineage import Lineage, LineageRecord, Place
-from thread_store.model_item import model_item_of
+from thread_store.model_item import ModelItem, model_item_of
 
 __all__ = [
     "MEMORY_REACH_RECORDS",
@@ -37,6 +38,8 @@ __all__ = [
     "CheckpointScan",
     "FoundCheckpoint",
     "Problem",
+    "Summary",
+    "TakenBack",
     "scan_back",
 ]
 
@@ -64,21 +67,37 @@ class Problem(Struct, frozen=True):
 
 
 class FoundCheckpoint(NamedTuple):
-    """A checkpoint and where it stands."""
+    """A checkpoint, and the border before it."""
 
-    each: LineageRecord
+    place: Place
     checkpoint: Checkpoint
 
 
-class CheckpointScan(Struct, kw_only=True):
-    """What was found; `tail` is oldest first.
+class TakenBack(NamedTuple):
+    """A rollback: so many of the newest turns before it are gone."""
 
-    `base` is the checkpoint that counts, None if there is none: then `tail` holds everything. `tail` are the
-    records behind it that the context is made of: items, rollbacks, and checkpoints that are a message only.
+    place: Place
+    turns: int
+
+
+class Summary(NamedTuple):
+    """A checkpoint without a history: what was typed before it stays, and this message."""
+
+    place: Place
+    message: str
+
+
+class CheckpointScan(Struct, kw_only=True):
+    """What was found.
+
+    `base` is the checkpoint that counts, None if there is none: then `tail` holds everything. `tail` is what
+    stands behind it, oldest first; of what was rolled back only what tells where to cut.
     """
 
     base: FoundCheckpoint | None = None
-    tail: list[LineageRecord] = field(default_factory=list)
+    tail: list[ModelItem | TakenBack | Summary] = field(default_factory=list)
+    has_cuts: bool = False
+    """Whether there is something else than items in `tail`."""
     memory: LineageRecord | None = None
     """The newest valid `x_memory` that is not rolled back."""
     turn_context: RolloutLine | None = None
@@ -101,14 +120,11 @@ def scan_back(lineage: Lineage, *, deep: bool = False) -> CheckpointScan:
         ThreadNotFound, RolloutReplaced, RolloutUnreadable: a file of the chain went away meanwhile.
     """
     scan = _Scan(lineage, deep=deep)
-    end = Place(lineage.end.segment, lineage.own.size)  # a valid last line without newline counts
-    for each in lineage.backward(end):
-        scan.take(each)
-        if scan.is_done:
-            break
-    else:
-        scan.found.examined_from = Place(0, 0)
-        scan.found.whole = lineage.problem is None
+    for index in range(lineage.end.segment, -1, -1):
+        if scan.read_segment(index):
+            return scan.finish()
+    scan.found.examined_from = Place(0, 0)
+    scan.found.whole = lineage.problem is None
     return scan.finish()
 
 
@@ -117,36 +133,51 @@ class _Scan:
 
     def __init__(self, lineage: Lineage, *, deep: bool) -> None:
         self.found = CheckpointScan(examined_from=lineage.end)
-        self.is_done = False
         self._lineage = lineage
+        self._segment = lineage.end.segment
         self._deep = deep
         self._count = 0
         self._owed = 0
         self._in_dropped_turn = False
         """The thing typed that a rollback goes back to has come, the start of its turn has not."""
+        self._before_typed: list[ModelItem | TakenBack] = []
+        """What was rolled back and nobody typed, since the last thing typed: kept only if that was the first
+        of all; else no more of it than tells where to cut."""
         self._messages_only = False
         """A checkpoint without history was met: of what is older only what was typed counts."""
 
-    def take(self, each: LineageRecord) -> None:
-        """One record more, older than all before."""
-        line = each.record.line
+    def read_segment(self, index: int) -> bool:
+        """Read one file backward; True as soon as nothing older is needed."""
+        segment = self._lineage.segments[index]
+        self._segment = index
+        # In the youngest file a valid last line without newline counts too.
+        end = segment.size if index == self._lineage.end.segment else segment.end
+        with self._lineage.open(index) as file:
+            for record in file.backward(segment.start, end):
+                if record.offset != segment.meta_offset:
+                    self._take(record)
+                    if self.found.base is not None and self._has_enough():
+                        self._stop(record)
+                        return True
+        return False
+
+    def _take(self, record: RolloutRecord) -> None:
+        line = record.line
         self._count += 1
         if line is None:
-            self._note_damage(each)
+            self._note_damage(record)
         elif line.type == "response_item":
-            self._take_item(each, line)
-        elif line.type == "event_msg":
-            self._take_event(each, line)
+            self._take_item(record, line)
         else:
             takes = _TAKES.get(line.type or "")
             if takes is not None:
-                takes(self, each, line)
-        if self.found.base is not None and self._has_enough():
-            self._stop(each.place)
+                takes(self, record, line)
 
     def finish(self) -> CheckpointScan:
         """What was found, once no record is left or needed."""
         found = self.found
+        if found.base is None:
+            found.tail += self._before_typed
         found.tail.reverse()
         for index in range(found.examined_from.segment, len(self._lineage.segments)):
             damage = self._lineage.segments[index].damage
@@ -159,61 +190,83 @@ class _Scan:
             return False
         return self.found.memory is not None or self._count >= MEMORY_REACH_RECORDS
 
-    def _stop(self, place: Place) -> None:
-        self.is_done = True
-        self.found.examined_from = place
+    def _stop(self, record: RolloutRecord) -> None:
+        self.found.examined_from = self._place(record)
         self.found.whole = self.found.memory is not None
+
+    def _place(self, record: RolloutRecord) -> Place:
+        return Place(self._segment, record.offset)
 
     # What the context is made of
 
-    def _take_item(self, each: LineageRecord, line: RolloutLine) -> None:
-        if not (self._owed or self._in_dropped_turn or self._messages_only):
-            self._keep(each)
+    def _take_item(self, record: RolloutRecord, line: RolloutLine) -> None:
+        usual = not (self._owed or self._in_dropped_turn or self._messages_only)
+        if usual and self.found.base is not None:
             return
-        item = model_item_of(line, each.place)
+        item = model_item_of(line, self._segment, record.offset)
         if item is None:
             return
-        typed = item.begins_turn
-        # Of what was rolled back only what a cut is found by is kept.
-        needed = typed or item.is_injected if self._owed else typed or not self._messages_only
         if self._owed:
-            self._owed -= typed
-            self._in_dropped_turn = not self._owed
-        elif typed or item.role not in ("user", "developer"):
+            self._take_rolled_back(item)
+        elif usual or self._survives(item):
+            self._keep(item)
+
+    def _take_rolled_back(self, item: ModelItem) -> None:
+        if not item.begins_turn:
+            if self.found.base is None:
+                self._before_typed.append(item)
+            return
+        self._owed -= 1
+        self._in_dropped_turn = not self._owed
+        for each in self._before_typed:
+            if isinstance(each, TakenBack) or each.is_injected:
+                self._keep(each)
+        self._before_typed.clear()
+        self._keep(item)
+
+    def _survives(self, item: ModelItem) -> bool:
+        typed = item.begins_turn
+        if typed or item.role not in ("user", "developer"):
             self._in_dropped_turn = False
-        if needed:
-            self._keep(each)
+        return typed or not self._messages_only
 
-    def _keep(self, each: LineageRecord) -> None:
+    def _keep(self, entry: ModelItem | TakenBack | Summary) -> None:
         if self.found.base is None:
-            self.found.tail.append(each)
+            self.found.tail.append(entry)
 
-    def _take_event(self, each: LineageRecord, line: RolloutLine) -> None:
+    def _take_event(self, record: RolloutRecord, line: RolloutLine) -> None:
         landmark = landmark_of(line)
         if landmark is None:
             if self.found.usage is None and b"token_count" in (line.source or b""):
                 self._take_token_count(line)
         elif landmark.mark is Mark.ROLLBACK:
-            self._owed += landmark.turns
-            self._keep(each)
+            self._take_rollback(TakenBack(self._place(record), landmark.turns))
         elif landmark.mark is Mark.TURN_START:
             self._in_dropped_turn = False
 
-    def _take_checkpoint(self, each: LineageRecord, line: RolloutLine) -> None:
+    def _take_rollback(self, taken: TakenBack) -> None:
+        if self._owed and self.found.base is None:
+            self._before_typed.append(taken)
+        else:
+            self._keep(taken)
+        self._owed += taken.turns
+        self.found.has_cuts = True
+
+    def _take_checkpoint(self, record: RolloutRecord, line: RolloutLine) -> None:
         if self.found.base is not None:
             return
         try:
             checkpoint = decode_checkpoint(line)
         except InvalidCheckpoint as error:
-            self._note(Problem(each.place, "invalid_checkpoint", str(error), checkpoint=True))
+            self._note(Problem(self._place(record), "invalid_checkpoint", str(error), checkpoint=True))
             return
         if self._owed:
-            self.found.rolled_back.append(each.place)
+            self.found.rolled_back.append(self._place(record))
         elif checkpoint.history is None:
-            self._keep(each)
-            self._messages_only = True
+            self.found.has_cuts = self._messages_only = True
+            self._keep(Summary(self._place(record), checkpoint.message))
         else:
-            self.found.base = FoundCheckpoint(each, checkpoint)
+            self.found.base = FoundCheckpoint(self._place(record), checkpoint)
 
     # What is known besides
 
@@ -222,41 +275,41 @@ class _Scan:
         if isinstance(item, TokenCount) and item.info is not None:
             self.found.usage = line
 
-    def _take_usage(self, each: LineageRecord, line: RolloutLine) -> None:
-        del each
+    def _take_usage(self, record: RolloutRecord, line: RolloutLine) -> None:
+        del record
         if self.found.usage is None and isinstance(line.item(), TokenUsageRecord):
             self.found.usage = line
 
-    def _take_turn_context(self, each: LineageRecord, line: RolloutLine) -> None:
-        del each
+    def _take_turn_context(self, record: RolloutRecord, line: RolloutLine) -> None:
+        del record
         if self.found.turn_context is None and not (self._owed or self._in_dropped_turn):
             self.found.turn_context = line
 
-    def _take_tools(self, each: LineageRecord, line: RolloutLine) -> None:
-        del each
+    def _take_tools(self, record: RolloutRecord, line: RolloutLine) -> None:
+        del record
         base = self.found.base
         if self.found.tools_update is None and (base is None or base.checkpoint.dynamic_tools is None):
             self.found.tools_update = line
 
-    def _take_memory(self, each: LineageRecord, line: RolloutLine) -> None:
+    def _take_memory(self, record: RolloutRecord, line: RolloutLine) -> None:
         if self.found.memory is not None or self._owed:
             return
         if isinstance(line.item(), MemoryItem):
-            self.found.memory = each
+            self.found.memory = LineageRecord(self._segment, record)
         else:
-            self._note(Problem(each.place, "invalid_memory", "its payload can't be read"))
+            self._note(Problem(self._place(record), "invalid_memory", "its payload can't be read"))
 
-    def _note_damage(self, each: LineageRecord) -> None:
-        warning = each.record.warning
+    def _note_damage(self, record: RolloutRecord) -> None:
+        warning = record.warning
         assert warning is not None
-        checkpoint = self.found.base is None and self._names_checkpoint(each)
-        self._note(Problem(each.place, warning.reason, warning.message, checkpoint))
+        checkpoint = self.found.base is None and self._names_checkpoint(record)
+        self._note(Problem(self._place(record), warning.reason, warning.message, checkpoint))
 
-    def _names_checkpoint(self, each: LineageRecord) -> bool:
+    def _names_checkpoint(self, record: RolloutRecord) -> bool:
         if self.found.problem_count >= PROBLEMS_MAX:
             return False
-        with self._lineage.open(each.segment) as file:
-            return b'"compacted"' in file.read_at(min(each.record.size, _HEAD_BYTES), each.record.offset)
+        with self._lineage.open(self._segment) as file:
+            return b'"compacted"' in file.read_at(min(record.size, _HEAD_BYTES), record.offset)
 
     def _note(self, problem: Problem) -> None:
         self.found.problem_count += 1
@@ -264,8 +317,9 @@ class _Scan:
             self.found.problems.append(problem)
 
 
-_TAKES: dict[str, Callable[[_Scan, LineageRecord, RolloutLine], None]] = {
+_TAKES: dict[str, Callable[[_Scan, RolloutRecord, RolloutLine], None]] = {
     "compacted": _Scan._take_checkpoint,
+    "event_msg": _Scan._take_event,
     "dynamic_tools_updated": _Scan._take_tools,
     "inter_agent_communication": _Scan._take_item,
     "token_usage_record": _Scan._take_usage,

@@ -13,19 +13,24 @@ checkpoint without history leaves what was typed so far, and its message.
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from msgspec import Raw, Struct
 
 from protocol.codec import encode_value
 from protocol.line import RolloutLine
 from protocol.own import MemoryItem
-from thread_store.checkpoint import decode_checkpoint
-from thread_store.checkpoint_scan import CheckpointScan, Problem, scan_back
+from thread_store.checkpoint_scan import (
+    CheckpointScan,
+    FoundCheckpoint,
+    Problem,
+    Summary,
+    TakenBack,
+    scan_back,
+)
 from thread_store.home import Home
-from thread_store.landmarks import landmark_of
 from thread_store.lineage import BaseProblem, Lineage, LineageRecord, Place
-from thread_store.model_item import ModelItem, model_item_of, payload_item
+from thread_store.model_item import ModelItem, payload_item
 
 __all__ = ["DroppedTurns", "ModelContext", "build_model_context", "load_model_context"]
 
@@ -103,12 +108,10 @@ def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext
     """Read the context of a thread whose files are known; see `load_model_context`."""
     found = scan_back(lineage, deep=deep)
     replay = _Replay(found)
-    for each in found.tail:
-        replay.take(each)
     instructions, tools = _from_metas(lineage)
     return ModelContext(
         items=replay.items,
-        base=None if found.base is None else found.base.each.place,
+        base=None if found.base is None else found.base.place,
         dropped=tuple(replay.dropped),
         rolled_back_checkpoints=tuple(found.rolled_back),
         turn_context=found.turn_context,
@@ -135,23 +138,25 @@ class _Replay:
         self._summaries: set[str] = set()
         """What checkpoints put there in the user's name; nobody typed it."""
         if found.base is not None:
-            self._summaries.add(found.base.checkpoint.message)
-            place = found.base.each.place
-            for payload in found.base.checkpoint.history or ():
-                self._add(payload_item(payload, place))
-
-    def take(self, each: LineageRecord) -> None:
-        """The next record of the tail."""
-        line = each.record.line
-        assert line is not None
-        if line.type == "compacted":
-            self._compact(decode_checkpoint(line).message, each.place)
-        elif line.type == "event_msg":
-            landmark = landmark_of(line)
-            assert landmark is not None
-            self._roll_back(landmark.turns, each.place)
+            self._begin(found.base)
+        if found.has_cuts:
+            for entry in found.tail:
+                self._take(entry)
         else:
-            self._add(model_item_of(line, each.place))
+            self.items += cast("list[ModelItem]", found.tail)
+
+    def _begin(self, base: FoundCheckpoint) -> None:
+        self._summaries.add(base.checkpoint.message)
+        for payload in base.checkpoint.history or ():
+            self._add(payload_item(payload, *base.place))
+
+    def _take(self, entry: ModelItem | TakenBack | Summary) -> None:
+        if isinstance(entry, ModelItem):
+            self._add(entry)
+        elif isinstance(entry, TakenBack):
+            self._roll_back(entry)
+        else:
+            self._compact(entry)
 
     def _add(self, item: ModelItem | None) -> None:
         if item is None:
@@ -160,29 +165,30 @@ class _Replay:
             self._turns.append(len(self.items))
         self.items.append(item)
 
-    def _roll_back(self, count: int, place: Place) -> None:
+    def _roll_back(self, taken: TakenBack) -> None:
         """Before the oldest turn that goes, what a program put there for it goes too; what stood before the
         very first one stays."""
         turns, items = self._turns, self.items
-        count = min(count, len(turns))
+        count = min(taken.turns, len(turns))
         if count == 0:
             return
         cut = turns[-count]
         while cut > turns[0] and items[cut - 1].is_injected:
             cut -= 1
-        self.dropped.append(DroppedTurns(items[cut].place, place, count))
+        self.dropped.append(DroppedTurns(items[cut].place, taken.place, count))
         del items[cut:], turns[-count:]
 
-    def _compact(self, message: str, place: Place) -> None:
+    def _compact(self, summary: Summary) -> None:
         turns = [self.items[index] for index in self._turns]
         typed = [each for each in turns if each.kind == "message" and each.text not in self._summaries]
-        self._summaries.add(message)
-        summary = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": message}]}
+        self._summaries.add(summary.message)
+        content = [{"type": "input_text", "text": summary.message}]
+        payload = encode_value({"type": "message", "role": "user", "content": content})
         self.items.clear()
         self._turns.clear()
         for item in typed:
             self._add(item)
-        self._add(payload_item(Raw(encode_value(summary)), place))
+        self._add(payload_item(Raw(payload), *summary.place))
 
 
 def _from_metas(lineage: Lineage) -> tuple[Any, list[Any] | None]:

@@ -49,16 +49,22 @@ _KINDS = frozenset(
 class ModelItem(Struct, frozen=True, gc=False):
     """One item that the model sees.
 
-    `place` is the border before the record that it came with (for an item of a checkpoint's history: the
-    checkpoint), None for one that was never recorded. `role` belongs to messages, `call_id` to calls and
-    results.
+    `role` belongs to messages, `call_id` to calls and results. `segment` and `offset` say which record it
+    came with (see `place`).
     """
 
     payload: Raw
     kind: str
-    place: Place | None = None
     role: str | None = None
     call_id: str | None = None
+    segment: int | None = None
+    offset: int = 0
+
+    @property
+    def place(self) -> Place | None:
+        """The border before the record that it came with (for an item of a checkpoint's history: before the
+        checkpoint); None for one that was never recorded."""
+        return None if self.segment is None else Place(self.segment, self.offset)
 
     @property
     def size_bytes(self) -> int:
@@ -88,39 +94,41 @@ class ModelItem(Struct, frozen=True, gc=False):
         return content_text(value.get("content")) if isinstance(value, dict) else ""
 
 
-class _Head(Struct):
-    type: Any = None
-    role: Any = None
-    call_id: Any = None
+class _Head(Struct, gc=False):
+    type: str = ""
+    role: str | None = None
+    call_id: str | None = None
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
 
 
-def model_item_of(line: RolloutLine, place: Place) -> ModelItem | None:
+def model_item_of(line: RolloutLine, segment: int, offset: int) -> ModelItem | None:
     """What a `response_item` or `inter_agent_communication` is for the model; None if hidden from it."""
     if line.type == "response_item":
-        return payload_item(line.payload, place)
-    return _agent_message(line.payload_object(), place)
+        return payload_item(line.payload, segment, offset)
+    return _agent_message(line.payload_object(), segment, offset)
 
 
-def payload_item(payload: Raw, place: Place | None = None) -> ModelItem | None:
+def payload_item(payload: Raw, segment: int | None = None, offset: int = 0) -> ModelItem | None:
     """The item that a payload is; None if it is hidden from the model, or no such payload."""
-    head = _head(payload)
-    kind = head.type
-    if not isinstance(kind, str) or kind not in _KINDS:
-        return None
-    return ModelItem(payload, kind, place, _text_or_none(head.role), _text_or_none(head.call_id))
-
-
-def _head(payload: Raw) -> _Head:
     try:
-        return _decode_head(payload)
+        head = _decode_head(payload)
     except (msgspec.DecodeError, RecursionError):
-        value = _value(payload)
+        head = _loose_head(payload)
+    if head.type not in _KINDS:
+        return None
+    return ModelItem(payload, head.type, head.role, head.call_id, segment, offset)
+
+
+def _loose_head(payload: Raw) -> _Head:
+    """Of a payload that is read by the rule of lines, or in which a key has a value of another type."""
+    value = _value(payload)
     if not isinstance(value, dict):
         return _Head()
-    return _Head(value.get("type"), value.get("role"), value.get("call_id"))
+    kind = value.get("type")
+    texts = (_text_or_none(value.get(key)) for key in ("role", "call_id"))
+    return _Head(kind if isinstance(kind, str) else "", *texts)
 
 
 def _value(payload: Raw) -> Any:
@@ -138,7 +146,7 @@ def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _agent_message(value: Any, place: Place) -> ModelItem | None:
+def _agent_message(value: Any, segment: int, offset: int) -> ModelItem | None:
     """A message between agents, in the form in which Codex gives it to the model."""
     if not isinstance(value, dict):
         return None
@@ -153,4 +161,4 @@ def _agent_message(value: Any, place: Place) -> ModelItem | None:
     else:
         return None
     payload = {"type": "agent_message", "author": author, "recipient": recipient, "content": [part]}
-    return ModelItem(Raw(encode_value(payload)), "agent_message", place)
+    return ModelItem(Raw(encode_value(payload)), "agent_message", segment=segment, offset=offset)
