@@ -7,7 +7,8 @@ Theory of operation. A rollback takes back so many of the newest turns before it
 since the oldest of them began, a checkpoint too. Read backward that is a count: a rollback adds its
 turns to what is owed, each thing that somebody typed (`ModelItem.begins_turn`) pays one. A record met
 while something is owed was rolled back. So the first valid checkpoint that is met with nothing owed is
-the one that counts; and all rollbacks behind it concern turns behind it.
+the one that counts; and all rollbacks behind it concern turns behind it. A rollback of more turns than
+there are goes back to where the first one began: what stands before anything typed is never rolled back.
 
 What outlives a checkpoint (open calls, approvals, session memory) is in the newest `x_memory`, and one
 follows each checkpoint and each 1,000 records. A range of `MEMORY_REACH_RECORDS` without one was written
@@ -140,9 +141,9 @@ class _Scan:
         self._owed = 0
         self._in_dropped_turn = False
         """The thing typed that a rollback goes back to has come, the start of its turn has not."""
-        self._before_typed: list[ModelItem | TakenBack] = []
-        """What was rolled back and nobody typed, since the last thing typed: kept only if that was the first
-        of all; else no more of it than tells where to cut."""
+        self._unsettled: list[ModelItem | TakenBack | Summary | FoundCheckpoint] = []
+        """What came since the last thing typed that was rolled back: it was rolled back too, unless it stands
+        before the first thing ever typed."""
         self._messages_only = False
         """A checkpoint without history was met: of what is older only what was typed counts."""
 
@@ -176,14 +177,21 @@ class _Scan:
     def finish(self) -> CheckpointScan:
         """What was found, once no record is left or needed."""
         found = self.found
-        if found.base is None:
-            found.tail += self._before_typed
+        self._settle()
         found.tail.reverse()
         for index in range(found.examined_from.segment, len(self._lineage.segments)):
             damage = self._lineage.segments[index].damage
             if damage is not None:
                 self._note(Problem(Place(index, 0), "damaged_frame", damage))
         return found
+
+    def _settle(self) -> None:
+        """At the start of the thread: nothing typed is older, so rollbacks didn't reach what is left."""
+        for each in self._unsettled:
+            if isinstance(each, FoundCheckpoint):
+                self.found.base = each
+                return
+            self.found.tail.append(each)
 
     def _has_enough(self) -> bool:
         if self._deep:
@@ -213,16 +221,18 @@ class _Scan:
 
     def _take_rolled_back(self, item: ModelItem) -> None:
         if not item.begins_turn:
-            if self.found.base is None:
-                self._before_typed.append(item)
+            self._keep(item)
             return
+        for each in self._unsettled:
+            if isinstance(each, TakenBack):
+                self.found.tail.append(each)
+            elif not isinstance(each, ModelItem):
+                self.found.rolled_back.append(each.place)
+        self._unsettled.clear()
         self._owed -= 1
         self._in_dropped_turn = not self._owed
-        for each in self._before_typed:
-            if isinstance(each, TakenBack) or each.is_injected:
-                self._keep(each)
-        self._before_typed.clear()
-        self._keep(item)
+        if self.found.base is None:
+            self.found.tail.append(item)
 
     def _survives(self, item: ModelItem) -> bool:
         typed = item.begins_turn
@@ -230,8 +240,14 @@ class _Scan:
             self._in_dropped_turn = False
         return typed or not self._messages_only
 
-    def _keep(self, entry: ModelItem | TakenBack | Summary) -> None:
-        if self.found.base is None:
+    def _keep(self, entry: ModelItem | TakenBack | Summary | FoundCheckpoint) -> None:
+        if self.found.base is not None:
+            return
+        if self._owed:
+            self._unsettled.append(entry)
+        elif isinstance(entry, FoundCheckpoint):
+            self.found.base = entry
+        else:
             self.found.tail.append(entry)
 
     def _take_event(self, record: RolloutRecord, line: RolloutLine) -> None:
@@ -240,17 +256,11 @@ class _Scan:
             if self.found.usage is None and b"token_count" in (line.source or b""):
                 self._take_token_count(line)
         elif landmark.mark is Mark.ROLLBACK:
-            self._take_rollback(TakenBack(self._place(record), landmark.turns))
+            self.found.has_cuts = True
+            self._keep(TakenBack(self._place(record), landmark.turns))
+            self._owed += landmark.turns
         elif landmark.mark is Mark.TURN_START:
             self._in_dropped_turn = False
-
-    def _take_rollback(self, taken: TakenBack) -> None:
-        if self._owed and self.found.base is None:
-            self._before_typed.append(taken)
-        else:
-            self._keep(taken)
-        self._owed += taken.turns
-        self.found.has_cuts = True
 
     def _take_checkpoint(self, record: RolloutRecord, line: RolloutLine) -> None:
         if self.found.base is not None:
@@ -260,13 +270,12 @@ class _Scan:
         except InvalidCheckpoint as error:
             self._note(Problem(self._place(record), "invalid_checkpoint", str(error), checkpoint=True))
             return
-        if self._owed:
-            self.found.rolled_back.append(self._place(record))
-        elif checkpoint.history is None:
-            self.found.has_cuts = self._messages_only = True
-            self._keep(Summary(self._place(record), checkpoint.message))
-        else:
-            self.found.base = FoundCheckpoint(self._place(record), checkpoint)
+        if checkpoint.history is not None:
+            self._keep(FoundCheckpoint(self._place(record), checkpoint))
+            return
+        self.found.has_cuts = True
+        self._messages_only = self._messages_only or not self._owed
+        self._keep(Summary(self._place(record), checkpoint.message))
 
     # What is known besides
 

@@ -134,7 +134,9 @@ class _Replay:
         self.items: list[ModelItem] = []
         self.dropped: list[DroppedTurns] = []
         self._turns: list[int] = []
-        """Where in `items` those stand that begin a turn."""
+        """Where in `items` those stand that a rollback counts: recorded, behind the checkpoint."""
+        self._first_typed: int | None = None
+        """Where the first stands that begins a turn, wherever it came from."""
         self._summaries: set[str] = set()
         """What checkpoints put there in the user's name; nobody typed it."""
         if found.base is not None:
@@ -148,21 +150,23 @@ class _Replay:
     def _begin(self, base: FoundCheckpoint) -> None:
         self._summaries.add(base.checkpoint.message)
         for payload in base.checkpoint.history or ():
-            self._add(payload_item(payload, *base.place))
+            item = payload_item(payload, *base.place)
+            if item is not None:
+                self._add(item)
 
     def _take(self, entry: ModelItem | TakenBack | Summary) -> None:
         if isinstance(entry, ModelItem):
+            if entry.begins_turn:
+                self._turns.append(len(self.items))
             self._add(entry)
         elif isinstance(entry, TakenBack):
             self._roll_back(entry)
         else:
             self._compact(entry)
 
-    def _add(self, item: ModelItem | None) -> None:
-        if item is None:
-            return
-        if item.begins_turn:
-            self._turns.append(len(self.items))
+    def _add(self, item: ModelItem) -> None:
+        if self._first_typed is None and item.begins_turn:
+            self._first_typed = len(self.items)
         self.items.append(item)
 
     def _roll_back(self, taken: TakenBack) -> None:
@@ -173,22 +177,25 @@ class _Replay:
         if count == 0:
             return
         cut = turns[-count]
-        while cut > turns[0] and items[cut - 1].is_injected:
-            cut -= 1
+        if cut == self._first_typed:
+            self._first_typed = None
+        else:
+            while items[cut - 1].is_injected:
+                cut -= 1
         self.dropped.append(DroppedTurns(items[cut].place, taken.place, count))
         del items[cut:], turns[-count:]
 
     def _compact(self, summary: Summary) -> None:
-        turns = [self.items[index] for index in self._turns]
-        typed = [each for each in turns if each.kind == "message" and each.text not in self._summaries]
+        messages = [each for each in self.items if each.begins_turn and each.kind == "message"]
+        typed = [each for each in messages if each.text not in self._summaries]
         self._summaries.add(summary.message)
         content = [{"type": "input_text", "text": summary.message}]
         payload = encode_value({"type": "message", "role": "user", "content": content})
-        self.items.clear()
+        made = payload_item(Raw(payload), *summary.place)
+        assert made is not None
         self._turns.clear()
-        for item in typed:
-            self._add(item)
-        self._add(payload_item(Raw(payload), *summary.place))
+        self._first_typed = 0
+        self.items = [*typed, made]
 
 
 def _from_metas(lineage: Lineage) -> tuple[Any, list[Any] | None]:
