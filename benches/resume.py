@@ -8,18 +8,21 @@ call many tools. Memory is measured in a process of its own.
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from pathlib import Path
 
-from benches.measure import Case, run_rounds
+from benches.measure import Case, per_item, run_rounds
 from benches.report import Row, bound_row
 from benches.workload import STAMP, build_text, encode, fresh_path, make_line
 from protocol import Compacted, EventMsg, ResponseItem, RolloutItem, SessionMeta, ThreadId, encode_item
 from protocol.own import MemoryItem
+from rollout.scanner import ReverseJsonlScanner
 from thread_store.home import Home
 from thread_store.model_context import load_model_context
 
@@ -29,22 +32,10 @@ SMALL_BYTES = 1_000_000
 TAIL_LINES = 500
 SMALL, BIG = "context, checkpoint near the end, small", "context, checkpoint near the end, big"
 WHOLE = "context, no checkpoint, big"
+SCAN = "bare reverse scan, big"
 
 _REPEATS = 20
 _LINES_AT_ONCE = 8_000
-
-_MEASURE_MEMORY = """
-import resource, sys
-from thread_store.home import Home
-from thread_store.model_context import load_model_context
-home, small, big = Home(sys.argv[1]), *sys.argv[2:]
-load_model_context(small, home)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-context = load_model_context(big, home)
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-grown = (after - before) * (1 if sys.platform == "darwin" else 1024)
-print(grown, sum(item.size_bytes for item in context.items))
-"""
 
 
 async def resume_rows(folder: Path, *, rounds: int, file_bytes: int) -> AsyncIterator[list[Row]]:
@@ -67,11 +58,12 @@ async def resume_rows(folder: Path, *, rounds: int, file_bytes: int) -> AsyncIte
 
 async def _whole_rows(home: Home, small: Path, rounds: int, file_bytes: int) -> list[Row]:
     whole = _write_rollout(home, file_bytes, checkpoint=False)
-    samples = await run_rounds([_case(WHOLE, home, whole, repeats=1)], rounds)
+    samples = await run_rounds([_case(WHOLE, home, whole, repeats=1), _scan_case(whole)], rounds)
     growth, kept = _memory(home, small, whole)
     speed = whole.stat().st_size / samples.seconds(WHOLE) / 1e6
     return [
         bound_row("without a checkpoint", speed, "megabytes_per_second", at_least=300),
+        bound_row("cost without a checkpoint / bare reverse scan", samples.ratio([WHOLE], [SCAN]), at_most=2),
         bound_row("memory growth / bytes of the context", growth / kept, at_most=4),
     ]
 
@@ -86,12 +78,35 @@ def _case(name: str, home: Home, path: Path, *, repeats: int = _REPEATS) -> Case
     return Case(name, run)
 
 
+def _scan_case(path: Path) -> Case:
+    async def run() -> float:
+        return per_item(lambda: deque(ReverseJsonlScanner(path), maxlen=0), 1)
+
+    return Case(SCAN, run)
+
+
 def _memory(home: Home, *paths: Path) -> tuple[int, int]:
     """Of a fresh process: by how many bytes the second file made it grow, and the bytes of its context."""
-    command = [sys.executable, "-c", _MEASURE_MEMORY, os.fspath(home.path), *map(os.fspath, paths)]
+    command = [sys.executable, "-m", "benches.resume", os.fspath(home.path), *map(os.fspath, paths)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     growth, kept = map(int, done.stdout.split())
     return growth, kept
+
+
+def _print_memory(home: Home, small: str, big: str) -> None:
+    """What `_memory` reads."""
+    load_model_context(small, home)
+    before = _peak_bytes()
+    context = load_model_context(big, home)
+    print(_peak_bytes() - before, sum(item.size_bytes for item in context.items))
+
+
+def _peak_bytes() -> int:
+    status = Path("/proc/self/status")
+    if status.exists():  # getrusage would tell the peak of the process that started this one
+        lines = status.read_text(encoding="ascii").splitlines()
+        return 1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS: in bytes
 
 
 def _write_rollout(home: Home, file_bytes: int, *, checkpoint: bool) -> Path:
@@ -132,3 +147,7 @@ def _checkpoint_lines(number: int) -> list[bytes]:
         encode_item(item, timestamp=STAMP, ordinal=None if isinstance(item, MemoryItem) else number)
         for item in items
     ]
+
+
+if __name__ == "__main__":
+    _print_memory(Home(sys.argv[1]), *sys.argv[2:])

@@ -3,13 +3,6 @@
 Invariant: one pass, newest first, over the whole chain of files; it reads no more than it needs, and
 says from where on it has read. What it keeps is what the model's context is made of, and nothing else.
 
-Theory of operation. A rollback takes back so many of the newest turns before it, and everything recorded
-since the oldest of them began, a checkpoint too. Read backward that is a count: a rollback adds its
-turns to what is owed, each thing that somebody typed (`ModelItem.begins_turn`) pays one. A record met
-while something is owed was rolled back. So the first valid checkpoint that is met with nothing owed is
-the one that counts; and all rollbacks behind it concern turns behind it. A rollback of more turns than
-there are goes back to where the first one began: what stands before anything typed is never rolled back.
-
 What outlives a checkpoint (open calls, approvals, session memory) is in the newest `x_memory`, and one
 follows each checkpoint and each 1,000 records. A range of `MEMORY_REACH_RECORDS` without one was written
 by a program that makes none: then the scan ends, unless it is to be `deep`, and what is older is
@@ -19,8 +12,8 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+import msgspec
 from msgspec import Struct, field
 
 from protocol.context import TokenUsageRecord
@@ -28,19 +21,16 @@ from protocol.events import TokenCount
 from protocol.line import RolloutLine
 from protocol.own import MemoryItem
 from rollout.record import RolloutRecord
-from thread_store.checkpoint import Checkpoint, InvalidCheckpoint, decode_checkpoint
+from thread_store.checkpoint import InvalidCheckpoint, decode_checkpoint
+from thread_store.context_tail import ContextTail
 from thread_store.landmarks import Mark, landmark_of
 from thread_store.lineage import Lineage, LineageRecord, Place
-from thread_store.model_item import ModelItem, model_item_of
 
 __all__ = [
     "MEMORY_REACH_RECORDS",
     "PROBLEMS_MAX",
     "CheckpointScan",
-    "FoundCheckpoint",
     "Problem",
-    "Summary",
-    "TakenBack",
     "scan_back",
 ]
 
@@ -67,46 +57,17 @@ class Problem(Struct, frozen=True):
     checkpoint: bool = False
 
 
-class FoundCheckpoint(NamedTuple):
-    """A checkpoint, and the border before it."""
-
-    place: Place
-    checkpoint: Checkpoint
-
-
-class TakenBack(NamedTuple):
-    """A rollback: so many of the newest turns before it are gone."""
-
-    place: Place
-    turns: int
-
-
-class Summary(NamedTuple):
-    """A checkpoint without a history: what was typed before it stays, and this message."""
-
-    place: Place
-    message: str
-
-
 class CheckpointScan(Struct, kw_only=True):
-    """What was found.
+    """What was found: the `tail` of the context with its checkpoint, and what is known besides."""
 
-    `base` is the checkpoint that counts, None if there is none: then `tail` holds everything. `tail` is what
-    stands behind it, oldest first; of what was rolled back only what tells where to cut.
-    """
-
-    base: FoundCheckpoint | None = None
-    tail: list[ModelItem | TakenBack | Summary] = field(default_factory=list)
-    has_cuts: bool = False
-    """Whether there is something else than items in `tail`."""
+    tail: ContextTail
     memory: LineageRecord | None = None
     """The newest valid `x_memory` that is not rolled back."""
     turn_context: RolloutLine | None = None
+    """The newest one of a turn that is not rolled back."""
     usage: RolloutLine | None = None
     """The newest record that says how many tokens were used; rolled back or not, they were."""
     tools_update: RolloutLine | None = None
-    rolled_back: list[Place] = field(default_factory=list)
-    """Checkpoints that were taken back, newest first."""
     problems: list[Problem] = field(default_factory=list)
     problem_count: int = 0
     examined_from: Place
@@ -129,23 +90,36 @@ def scan_back(lineage: Lineage, *, deep: bool = False) -> CheckpointScan:
     return scan.finish()
 
 
+_TURN_EVENTS = frozenset({"task_started", "turn_started", "thread_rolled_back"})
+
+
+class _Event(Struct, gc=False):
+    type: str = ""
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+def _event_kind(line: RolloutLine) -> str:
+    """Of an `event_msg`; "" if it names none."""
+    try:
+        return _decode_event(line.payload).type
+    except (msgspec.DecodeError, RecursionError):
+        payload = line.payload_object()
+    kind = payload.get("type") if isinstance(payload, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
 class _Scan:
     """The state of one pass."""
 
     def __init__(self, lineage: Lineage, *, deep: bool) -> None:
-        self.found = CheckpointScan(examined_from=lineage.end)
+        self.tail = ContextTail()
+        self.found = CheckpointScan(tail=self.tail, examined_from=lineage.end)
         self._lineage = lineage
         self._segment = lineage.end.segment
         self._deep = deep
         self._count = 0
-        self._owed = 0
-        self._in_dropped_turn = False
-        """The thing typed that a rollback goes back to has come, the start of its turn has not."""
-        self._unsettled: list[ModelItem | TakenBack | Summary | FoundCheckpoint] = []
-        """What came since the last thing typed that was rolled back: it was rolled back too, unless it stands
-        before the first thing ever typed."""
-        self._messages_only = False
-        """A checkpoint without history was met: of what is older only what was typed counts."""
 
     def read_segment(self, index: int) -> bool:
         """Read one file backward; True as soon as nothing older is needed."""
@@ -157,7 +131,7 @@ class _Scan:
             for record in file.backward(segment.start, end):
                 if record.offset != segment.meta_offset:
                     self._take(record)
-                    if self.found.base is not None and self._has_enough():
+                    if self.tail.base is not None and self._has_enough():
                         self._stop(record)
                         return True
         return False
@@ -177,21 +151,12 @@ class _Scan:
     def finish(self) -> CheckpointScan:
         """What was found, once no record is left or needed."""
         found = self.found
-        self._settle()
-        found.tail.reverse()
+        self.tail.finish()
         for index in range(found.examined_from.segment, len(self._lineage.segments)):
             damage = self._lineage.segments[index].damage
             if damage is not None:
                 self._note(Problem(Place(index, 0), "damaged_frame", damage))
         return found
-
-    def _settle(self) -> None:
-        """At the start of the thread: nothing typed is older, so rollbacks didn't reach what is left."""
-        for each in self._unsettled:
-            if isinstance(each, FoundCheckpoint):
-                self.found.base = each
-                return
-            self.found.tail.append(each)
 
     def _has_enough(self) -> bool:
         if self._deep:
@@ -208,74 +173,28 @@ class _Scan:
     # What the context is made of
 
     def _take_item(self, record: RolloutRecord, line: RolloutLine) -> None:
-        usual = not (self._owed or self._in_dropped_turn or self._messages_only)
-        if usual and self.found.base is not None:
-            return
-        item = model_item_of(line, self._segment, record.offset)
-        if item is None:
-            return
-        if self._owed:
-            self._take_rolled_back(item)
-        elif usual or self._survives(item):
-            self._keep(item)
-
-    def _take_rolled_back(self, item: ModelItem) -> None:
-        if not item.begins_turn:
-            self._keep(item)
-            return
-        for each in self._unsettled:
-            if isinstance(each, TakenBack):
-                self.found.tail.append(each)
-            elif not isinstance(each, ModelItem):
-                self.found.rolled_back.append(each.place)
-        self._unsettled.clear()
-        self._owed -= 1
-        self._in_dropped_turn = not self._owed
-        if self.found.base is None:
-            self.found.tail.append(item)
-
-    def _survives(self, item: ModelItem) -> bool:
-        typed = item.begins_turn
-        if typed or item.role not in ("user", "developer"):
-            self._in_dropped_turn = False
-        return typed or not self._messages_only
-
-    def _keep(self, entry: ModelItem | TakenBack | Summary | FoundCheckpoint) -> None:
-        if self.found.base is not None:
-            return
-        if self._owed:
-            self._unsettled.append(entry)
-        elif isinstance(entry, FoundCheckpoint):
-            self.found.base = entry
-        else:
-            self.found.tail.append(entry)
+        self.tail.take_item(line, self._segment, record.offset)
 
     def _take_event(self, record: RolloutRecord, line: RolloutLine) -> None:
-        landmark = landmark_of(line)
-        if landmark is None:
-            if self.found.usage is None and b"token_count" in (line.source or b""):
+        kind = _event_kind(line)
+        if kind == "token_count":
+            if self.found.usage is None:
                 self._take_token_count(line)
-        elif landmark.mark is Mark.ROLLBACK:
-            self.found.has_cuts = True
-            self._keep(TakenBack(self._place(record), landmark.turns))
-            self._owed += landmark.turns
-        elif landmark.mark is Mark.TURN_START:
-            self._in_dropped_turn = False
+        elif kind in _TURN_EVENTS:
+            landmark = landmark_of(line)
+            if landmark is not None and landmark.mark is Mark.ROLLBACK:
+                self.tail.take_rollback(self._place(record), landmark.turns)
+            elif landmark is not None:
+                self.tail.take_turn_start()
 
     def _take_checkpoint(self, record: RolloutRecord, line: RolloutLine) -> None:
-        if self.found.base is not None:
+        if self.tail.base is not None:
             return
+        place = self._place(record)
         try:
-            checkpoint = decode_checkpoint(line)
+            self.tail.take_checkpoint(place, decode_checkpoint(line))
         except InvalidCheckpoint as error:
-            self._note(Problem(self._place(record), "invalid_checkpoint", str(error), checkpoint=True))
-            return
-        if checkpoint.history is not None:
-            self._keep(FoundCheckpoint(self._place(record), checkpoint))
-            return
-        self.found.has_cuts = True
-        self._messages_only = self._messages_only or not self._owed
-        self._keep(Summary(self._place(record), checkpoint.message))
+            self._note(Problem(place, "invalid_checkpoint", str(error), checkpoint=True))
 
     # What is known besides
 
@@ -291,17 +210,17 @@ class _Scan:
 
     def _take_turn_context(self, record: RolloutRecord, line: RolloutLine) -> None:
         del record
-        if self.found.turn_context is None and not (self._owed or self._in_dropped_turn):
+        if self.found.turn_context is None and not self.tail.is_in_dropped_turn:
             self.found.turn_context = line
 
     def _take_tools(self, record: RolloutRecord, line: RolloutLine) -> None:
         del record
-        base = self.found.base
+        base = self.tail.base
         if self.found.tools_update is None and (base is None or base.checkpoint.dynamic_tools is None):
             self.found.tools_update = line
 
     def _take_memory(self, record: RolloutRecord, line: RolloutLine) -> None:
-        if self.found.memory is not None or self._owed:
+        if self.found.memory is not None or self.tail.is_rolled_back:
             return
         if isinstance(line.item(), MemoryItem):
             self.found.memory = LineageRecord(self._segment, record)
@@ -311,7 +230,7 @@ class _Scan:
     def _note_damage(self, record: RolloutRecord) -> None:
         warning = record.warning
         assert warning is not None
-        checkpoint = self.found.base is None and self._names_checkpoint(record)
+        checkpoint = self.tail.base is None and self._names_checkpoint(record)
         self._note(Problem(self._place(record), warning.reason, warning.message, checkpoint))
 
     def _names_checkpoint(self, record: RolloutRecord) -> bool:

@@ -20,14 +20,8 @@ from msgspec import Raw, Struct
 from protocol.codec import encode_value
 from protocol.line import RolloutLine
 from protocol.own import MemoryItem
-from thread_store.checkpoint_scan import (
-    CheckpointScan,
-    FoundCheckpoint,
-    Problem,
-    Summary,
-    TakenBack,
-    scan_back,
-)
+from thread_store.checkpoint_scan import CheckpointScan, Problem, scan_back
+from thread_store.context_tail import ContextTail, FoundCheckpoint, Summary, TailEntry, TakenBack
 from thread_store.home import Home
 from thread_store.lineage import BaseProblem, Lineage, LineageRecord, Place
 from thread_store.model_item import ModelItem, payload_item
@@ -84,6 +78,14 @@ class ModelContext(Struct, frozen=True, kw_only=True):
         memory = self._memory_item()
         return None if memory is None else memory.turn_context
 
+    @property
+    def token_usage(self) -> Any:
+        """What the newest record known says of tokens used, as plain values; None if there is none."""
+        if self.usage is not None:
+            return self.usage.payload_object()
+        memory = self._memory_item()
+        return None if memory is None else memory.usage
+
     def _memory_item(self) -> MemoryItem | None:
         line = None if self.memory is None else self.memory.record.line
         item = None if line is None else line.item()
@@ -107,13 +109,13 @@ def load_model_context(path: str | os.PathLike[str], home: Home, *, deep: bool =
 def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext:
     """Read the context of a thread whose files are known; see `load_model_context`."""
     found = scan_back(lineage, deep=deep)
-    replay = _Replay(found)
+    replay = _Replay(found.tail)
     instructions, tools = _from_metas(lineage)
     return ModelContext(
         items=replay.items,
-        base=None if found.base is None else found.base.place,
+        base=None if found.tail.base is None else found.tail.base.place,
         dropped=tuple(replay.dropped),
-        rolled_back_checkpoints=tuple(found.rolled_back),
+        rolled_back_checkpoints=tuple(found.tail.rolled_back),
         turn_context=found.turn_context,
         base_instructions=instructions,
         dynamic_tools=_newest_tools(found, tools),
@@ -130,7 +132,7 @@ def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext
 class _Replay:
     """The context so far, forward from the checkpoint."""
 
-    def __init__(self, found: CheckpointScan) -> None:
+    def __init__(self, tail: ContextTail) -> None:
         self.items: list[ModelItem] = []
         self.dropped: list[DroppedTurns] = []
         self._turns: list[int] = []
@@ -139,13 +141,13 @@ class _Replay:
         """Where the first stands that begins a turn, wherever it came from."""
         self._summaries: set[str] = set()
         """What checkpoints put there in the user's name; nobody typed it."""
-        if found.base is not None:
-            self._begin(found.base)
-        if found.has_cuts:
-            for entry in found.tail:
+        if tail.base is not None:
+            self._begin(tail.base)
+        if tail.has_cuts:
+            for entry in tail.entries:
                 self._take(entry)
         else:
-            self.items += cast("list[ModelItem]", found.tail)
+            self.items += cast("list[ModelItem]", tail.entries)
 
     def _begin(self, base: FoundCheckpoint) -> None:
         self._summaries.add(base.checkpoint.message)
@@ -154,7 +156,7 @@ class _Replay:
             if item is not None:
                 self._add(item)
 
-    def _take(self, entry: ModelItem | TakenBack | Summary) -> None:
+    def _take(self, entry: TailEntry) -> None:
         if isinstance(entry, ModelItem):
             if entry.begins_turn:
                 self._turns.append(len(self.items))
@@ -199,17 +201,13 @@ class _Replay:
 
 
 def _from_metas(lineage: Lineage) -> tuple[Any, list[Any] | None]:
-    """Base instructions and tools: of the youngest file whose meta names them."""
-    instructions: Any = None
-    tools: list[Any] | None = None
+    """Base instructions and tools: of the youngest file whose meta names one of them."""
     for index in range(lineage.end.segment, -1, -1):
         with lineage.open(index) as file:
             meta = file.meta
-        instructions = instructions if instructions is not None else meta.base_instructions
-        tools = tools if tools is not None else meta.dynamic_tools
-        if instructions is not None and tools is not None:
-            break
-    return instructions, tools
+        if meta.base_instructions is not None or meta.dynamic_tools is not None:
+            return meta.base_instructions, meta.dynamic_tools
+    return None, None
 
 
 def _newest_tools(found: CheckpointScan, of_meta: list[Any] | None) -> list[Any] | None:
@@ -217,5 +215,5 @@ def _newest_tools(found: CheckpointScan, of_meta: list[Any] | None) -> list[Any]
     updated = update.get("tools") if isinstance(update, dict) else None
     if isinstance(updated, list):
         return updated
-    known = None if found.base is None else found.base.checkpoint.dynamic_tools
+    known = None if found.tail.base is None else found.tail.base.checkpoint.dynamic_tools
     return of_meta if known is None else known

@@ -57,9 +57,9 @@ def test_scan_stops_at_the_newest_checkpoint_that_a_memory_follows(home: Home) -
     script.turn(2)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.checkpoint.message == "newest"
-    assert found.base.place == found.examined_from == offset_of(path, newest)
+    assert found.tail.base is not None
+    assert found.tail.base.checkpoint.message == "newest"
+    assert found.tail.base.place == found.examined_from == offset_of(path, newest)
     assert found.memory is not None
     assert found.memory.place == offset_of(path, snapshot)
     assert found.whole
@@ -74,8 +74,8 @@ def test_scan_goes_on_from_a_checkpoint_without_memory_to_the_memory_before_it(h
     script.compacted("newest")
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.checkpoint.message == "newest"
+    assert found.tail.base is not None
+    assert found.tail.base.checkpoint.message == "newest"
     assert found.examined_from == offset_of(path, snapshot)
     assert found.whole
 
@@ -89,11 +89,11 @@ def test_scan_without_any_memory_ends_and_says_from_where_it_read(home: Home) ->
     filled(script, MEMORY_REACH_RECORDS - 2)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
+    assert found.tail.base is not None
     assert found.examined_from == offset_of(path, first_read)
     assert not found.whole
     deep = scan(path, home, deep=True)
-    assert deep.base == found.base
+    assert deep.tail.base == found.tail.base
     assert deep.examined_from == (0, 0)
     assert deep.whole
 
@@ -109,7 +109,7 @@ def test_scan_reads_only_what_it_needs(home: Home, monkeypatch: pytest.MonkeyPat
     path = write_thread(home, A, script.bytes)
     read = count_bytes(monkeypatch)
     found = scan(path, home)
-    assert found.base is not None
+    assert found.tail.base is not None
     assert path.stat().st_size > 3_000_000
     assert sum(read) < 500_000
 
@@ -139,8 +139,8 @@ def test_scan_goes_on_into_the_files_that_a_thread_rests_on(home: Home) -> None:
     base = base_of(parent, A, parent.stat().st_size, end)
     child = write_thread(home, B, Script(end + 1).turn(2), ordinal=end, history_base=base)
     found = scan(child, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(parent, checkpoint)
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(parent, checkpoint)
     assert found.memory is not None
     assert found.memory.segment == 0
 
@@ -157,8 +157,8 @@ def test_scan_of_a_compressed_rollout_finds_the_same(home: Home) -> None:
     packed.write_bytes(zstandard.compress(plain.read_bytes()))
     plain.unlink()
     found = scan(packed, home)
-    assert found.base == expected.base
-    assert found.tail == expected.tail
+    assert found.tail.base == expected.tail.base
+    assert found.tail.entries == expected.tail.entries
 
 
 def test_scan_of_a_broken_chain_says_that_it_is_not_whole(home: Home) -> None:
@@ -166,7 +166,7 @@ def test_scan_of_a_broken_chain_says_that_it_is_not_whole(home: Home) -> None:
     base = {"thread_id": C, "end_ordinal_exclusive": 5, "end_byte_offset": 500}
     child = write_thread(home, B, Script(6).turn(2), ordinal=5, history_base=base)
     found = scan(child, home)
-    assert found.base is None
+    assert found.tail.base is None
     assert not found.whole
 
 
@@ -187,9 +187,9 @@ def test_checkpoint_inside_a_rolled_back_turn_leaves_the_one_before(home: Home) 
     script.event("thread_rolled_back", num_turns=1)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(path, kept)
-    assert found.rolled_back == [offset_of(path, behind), offset_of(path, inside)]
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(path, kept)
+    assert found.tail.rolled_back == [offset_of(path, behind), offset_of(path, inside)]
     assert found.problems == []
 
 
@@ -203,8 +203,8 @@ def test_checkpoint_behind_a_rollback_counts(home: Home) -> None:
     script.turn(3)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(path, kept)
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(path, kept)
 
 
 def test_rollback_of_more_turns_than_there_are_leaves_the_checkpoint_before_the_first(home: Home) -> None:
@@ -216,8 +216,8 @@ def test_rollback_of_more_turns_than_there_are_leaves_the_checkpoint_before_the_
     script.event("thread_rolled_back", num_turns=9)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(path, first)
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(path, first)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_invalid_checkpoint_leaves_the_one_before_and_is_told(home: Home, payloa
     bad = script.add("compacted", payload)
     path = write_thread(home, A, script.bytes)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(path, kept)
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(path, kept)
     (problem,) = found.problems
     assert (problem.place, problem.reason, problem.checkpoint) == (
         offset_of(path, bad),
@@ -261,8 +261,8 @@ def test_torn_checkpoint_leaves_the_one_before_and_is_told(home: Home, cut: int,
     torn = script.compacted("torn")[: -1 - cut] + b"\n" * terminated
     path = write_thread(home, A, b"".join(script.lines[:-1]) + torn)
     found = scan(path, home)
-    assert found.base is not None
-    assert found.base.place == offset_of(path, kept)
+    assert found.tail.base is not None
+    assert found.tail.base.place == offset_of(path, kept)
     (problem,) = found.problems
     assert problem.checkpoint
     assert problem.reason == ("not_json" if terminated else "torn_tail")
@@ -282,11 +282,11 @@ def test_checkpoint_cut_at_any_byte_leaves_the_state_before_or_after(home: Home)
         path.write_bytes(header + before + checkpoint[:size])
         found = scan(path, home)
         if size >= len(checkpoint) - 1:  # whole but for its newline
-            assert found.base is not None
-            assert found.tail == []
+            assert found.tail.base is not None
+            assert found.tail.entries == []
         else:
-            assert found.base is None
-            assert found.tail == without.tail
+            assert found.tail.base is None
+            assert found.tail.entries == without.tail.entries
 
 
 # What is known besides
@@ -321,6 +321,7 @@ def test_memory_that_cannot_be_read_leaves_the_one_before_and_is_told(home: Home
     ]
 
 
+@pytest.mark.guarantee("G5")
 def test_damaged_lines_of_the_range_are_listed_newest_first(home: Home) -> None:
     """Each with its place and reason; those before the range are not read."""
     script = Script()
@@ -339,6 +340,7 @@ def test_damaged_lines_of_the_range_are_listed_newest_first(home: Home) -> None:
     assert scan(path, home, deep=True).problem_count == 3
 
 
+@pytest.mark.guarantee("G7")
 def test_problems_beyond_the_limit_are_counted(home: Home) -> None:
     """A file full of garbage costs no more memory than a list of the newest."""
     path = write_thread(home, A, b"garbage\n" * (PROBLEMS_MAX + 7))

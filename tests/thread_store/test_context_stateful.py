@@ -158,4 +158,4 @@ class Contexts(RuleBasedStateMachine):
 
 
 Contexts.TestCase.settings = settings(max_examples=40, stateful_step_count=12)
-TestContexts = pytest.mark.case("B48")(Contexts.TestCase)
+TestContexts = pytest.mark.guarantee("G9")(pytest.mark.case("B48")(Contexts.TestCase))

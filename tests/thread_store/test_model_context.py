@@ -250,10 +250,12 @@ def test_settings_come_from_the_memory_where_the_range_has_none(home: Home) -> N
     script = Script()
     script.add("turn_context", {"model": "not read"})
     script.compacted("c")
-    script.add("x_memory", {"version": 1, "upto_offset": 0, "turn_context": {"model": "m1"}})
+    known = {"turn_context": {"model": "m1"}, "usage": {"total_tokens": 7}}
+    script.add("x_memory", {"version": 1, "upto_offset": 0, **known})
     context = context_of(script, home)
     assert context.turn_context is None
     assert context.settings == {"model": "m1"}
+    assert context.token_usage == {"total_tokens": 7}
 
 
 def test_settings_of_a_rolled_back_turn_do_not_count(home: Home) -> None:
@@ -268,7 +270,7 @@ def test_settings_of_a_rolled_back_turn_do_not_count(home: Home) -> None:
     context = context_of(script, home)
     assert context.settings == {"model": "m1"}
     assert context.usage is not None
-    assert context.usage.payload_object()["response_id"] == "r2"
+    assert context.token_usage["response_id"] == "r2"
 
 
 def test_newest_tools_count(home: Home) -> None:
