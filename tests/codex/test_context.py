@@ -97,7 +97,7 @@ def two_messages_in_a_rolled_back_turn(script: Script) -> None:
 
 def message_of_another_agent_rolled_back(script: Script) -> None:
     turns(script, 1)
-    said = {"author": "/root/a", "recipient": "/root", "content": "done", "trigger_turn": True}
+    said = {"author": "/root", "recipient": "/root", "content": "done", "trigger_turn": True}
     script.add("inter_agent_communication", {**said, "other_recipients": []})
     script.response("assistant", "well done")
     roll_back(script, 1)

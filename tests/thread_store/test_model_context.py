@@ -100,10 +100,10 @@ def test_message_between_agents_comes_in_the_form_that_the_model_gets(home: Home
     """A record of its own becomes an agent_message; one that can't be read is left out."""
     script = Script()
     script.turn(1)
-    message = {"author": "/root/a", "recipient": "/root", "trigger_turn": True}
+    message = {"author": "/root", "recipient": "/root", "trigger_turn": True}
     script.add("inter_agent_communication", {**message, "content": "done", "other_recipients": []})
     script.add("inter_agent_communication", {**message, "content": "", "encrypted_content": "sealed"})
-    script.add("inter_agent_communication", {"author": "/root/a"})
+    script.add("inter_agent_communication", {"author": "/root"})
     items = context_of(script, home).items[2:]
     assert [json.loads(bytes(item.payload))["content"] for item in items] == [
         [{"type": "input_text", "text": "done"}],
