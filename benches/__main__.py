@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -52,6 +52,12 @@ async def parts_of(options: argparse.Namespace) -> AsyncIterator[list[Row]]:
         yield await fork_rows(options.dir, rounds=rounds, file_bytes=file_bytes)
         if options.image:
             yield await image_rows(options.dir, rounds=rounds, file_bytes=file_bytes)
+    elif options.bench == "resume":
+        from benches.resume import resume_rows
+
+        file_bytes = 5_000_000 if options.quick else 1_000_000_000
+        async for rows in resume_rows(options.dir, rounds=rounds, file_bytes=file_bytes):
+            yield rows
     else:
         yield await _short_bench(options, rounds)
 

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from protocol.line import RolloutLine
+from thread_store.injected_text import is_injected
 from thread_store.transcript import tools
 from thread_store.transcript.fact import Fact, FactKind, Form
 from thread_store.transcript.payload_text import as_text, content_text
@@ -162,11 +163,6 @@ _BY_TYPE: dict[str, Callable[[Mapping[str, Any]], Fact | None]] = {
 
 _KEY_CHARACTERS_MAX = 64
 
-# How programs wrap what they put before the model in the user's name.
-_WRAPPED = re.compile(
-    r"\s*(?:<([a-z][a-z_ ]*)>.*</\1>\s*\Z|# AGENTS\.md instructions\b|<user_instructions>)", re.DOTALL
-)
-
 
 def _key(kind: str, text: str) -> str:
     """A key for equal texts; long ones are told by their digest, so that it can be kept at little cost."""
@@ -180,7 +176,7 @@ def _message(role: str, text: str, form: Form) -> Fact:
     key = _key(role, text)
     if role == "assistant":
         kind = FactKind.ASSISTANT
-    elif role != "user" or (form is Form.RESPONSE and _WRAPPED.match(text)):
+    elif role != "user" or (form is Form.RESPONSE and is_injected(text)):
         kind = FactKind.CONTEXT
     else:
         kind = FactKind.USER
