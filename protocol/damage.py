@@ -8,7 +8,7 @@ effect begins, so what it never finished writing never ran (FORMAT.md, Tool call
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -29,7 +29,7 @@ class Damage(Struct, omit_defaults=True, kw_only=True):
 
     reason: str
     """A warning's reason (FORMAT.md, Reading), or ordinal_gap, gap, cut_tail, unreadable_call,
-    reused_call_id, too_many_calls, too_many_checks."""
+    unreadable_check, reused_call_id, too_many_calls, too_many_checks."""
     offset: int | None = None
     end: int | None = None
     detail: str = ""
@@ -42,15 +42,17 @@ class Damage(Struct, omit_defaults=True, kw_only=True):
 
 class _State(Struct, omit_defaults=True):
     ranges: list[Damage] = []
-    max_ordinal: int | None = None
     own_writer: bool = False
 
 
 class DamageFold:
     """The damage met so far. It looks at the ordinal of every line, so it must be shown each."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_ordinal: int | None = None) -> None:
+        self.listener: Callable[[Damage], None] | None = None
+        """Told of each range as it is met."""
         self._state = _State()
+        self._max_ordinal = max_ordinal
 
     @property
     def ranges(self) -> list[Damage]:
@@ -65,26 +67,31 @@ class DamageFold:
     @property
     def max_ordinal(self) -> int | None:
         """The greatest ordinal so far; None if no record had one."""
-        return self._state.max_ordinal
+        return self._max_ordinal
 
-    def take_line(self, line: RolloutLine, offset: int | None = None) -> Damage | None:
-        """Look at the ordinal of the next line; return the gap before it, if there is one."""
-        return None if line.ordinal is None else self.take_ordinal(line.ordinal, offset)
+    def take_line(self, line: RolloutLine, offset: int | None = None) -> None:
+        """Look at the ordinal of the next line: a gap before it is damage."""
+        if line.ordinal is not None:
+            self.take_ordinal(line.ordinal, offset)
 
-    def take_ordinal(self, ordinal: int, offset: int | None = None) -> Damage | None:
+    def pass_to(self, ordinal: int) -> None:
+        """Take lines that are known to be numbered without a gap, the last of them so."""
+        if self._max_ordinal is None or ordinal > self._max_ordinal:
+            self._max_ordinal = ordinal
+
+    def take_ordinal(self, ordinal: int, offset: int | None = None) -> None:
         """The same for a line of which only the ordinal is at hand. Repeats and steps back are no gaps."""
-        greatest = self._state.max_ordinal
+        greatest = self._max_ordinal
         if ordinal < 0 or (greatest is not None and ordinal <= greatest):
-            return None
-        self._state.max_ordinal = ordinal
-        if greatest is None or ordinal == greatest + 1:
-            return None
-        detail = f"{greatest + 1} to {ordinal - 1}" if ordinal < _SANE_ORDINAL else ""
-        return self.add("ordinal_gap", offset, offset, detail=detail)
+            return
+        self._max_ordinal = ordinal
+        if greatest is not None and ordinal > greatest + 1:
+            detail = f"{greatest + 1} to {ordinal - 1}" if ordinal < _SANE_ORDINAL else ""
+            self.add("ordinal_gap", offset, offset, detail=detail)
 
     def add(
         self, reason: str, offset: int | None = None, end: int | None = None, *, detail: str = ""
-    ) -> Damage:
+    ) -> None:
         """Note a range that can't be read."""
         hides = not (reason in _NEVER_FINISHED and self._state.own_writer)
         damage = Damage(reason=reason, offset=offset, end=end, detail=detail, hides_calls=hides)
@@ -93,29 +100,27 @@ class DamageFold:
             ranges.append(damage)
         else:
             _join(ranges[-1], damage)
-        return damage
+        if self.listener is not None:
+            self.listener(damage)
 
-    def take_own(
-        self, record_type: str, payload: Mapping[str, Any], offset: int | None = None
-    ) -> Damage | None:
-        """What an `x_writer`, `x_gap` or `x_erased` says of damage; returns the range it adds."""
+    def take_own(self, record_type: str, payload: Mapping[str, Any], offset: int | None = None) -> None:
+        """What an `x_writer`, `x_gap` or `x_erased` says of damage."""
         if record_type == "x_gap":
-            return self.add("gap", offset, offset)
-        if record_type == "x_erased":
+            self.add("gap", offset, offset)
+        elif record_type == "x_erased":
             self._take_erased(payload.get("ordinal"))
-            return None
-        return self._take_writer(payload, offset)
+        else:
+            self._take_writer(payload, offset)
 
     def _take_erased(self, ordinal: Any) -> None:
         """Its line stands where it was and keeps its number: no gap."""
         if isinstance(ordinal, int) and not isinstance(ordinal, bool):
             self.take_ordinal(ordinal)
 
-    def _take_writer(self, payload: Mapping[str, Any], offset: int | None) -> Damage | None:
+    def _take_writer(self, payload: Mapping[str, Any], offset: int | None) -> None:
         event, cut = payload.get("event"), payload.get("cut_bytes")
-        damage = None
         if isinstance(cut, int) and cut > 0:
-            damage = self.add("cut_tail", offset, offset)
+            self.add("cut_tail", offset, offset)
         if event == "opened":
             self._state.own_writer = True
         elif event == "closed":
@@ -123,17 +128,16 @@ class DamageFold:
         elif event == "recovered":
             for each in self._state.ranges:
                 each.accepted = True
-        return damage
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values, fit for JSON."""
+        """As plain values, fit for JSON; the greatest ordinal is apart."""
         plain: dict[str, Any] = to_builtins(self._state)
         return plain
 
     @classmethod
-    def from_plain(cls, plain: Any) -> DamageFold:
+    def from_plain(cls, plain: Any, max_ordinal: int | None) -> DamageFold:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
-        fold = cls()
+        fold = cls(max_ordinal=max_ordinal)
         fold._state = convert(plain, _State)
         return fold
 

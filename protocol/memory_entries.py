@@ -34,6 +34,8 @@ class Entry(Struct, omit_defaults=True, kw_only=True):
     """How often it was met."""
     at: int = 0
     """The how-manieth entry of the memory it is: roll-backs go by it."""
+    said: bool = False
+    """Whether it was only said: then a roll-back takes it back. What was done stays."""
 
     @property
     def address(self) -> str:
@@ -45,7 +47,9 @@ class Entry(Struct, omit_defaults=True, kw_only=True):
         return f"#{self.first_ordinal}–{self.last_ordinal}"
 
 
-def make_entry(text: str, first: Place, last: Place, *, at: int, chars_max: int = ENTRY_CHARS_MAX) -> Entry:
+def make_entry(
+    text: str, first: Place, last: Place, *, at: int, said: bool = False, chars_max: int = ENTRY_CHARS_MAX
+) -> Entry:
     """An entry for the records from `first` to `last`."""
     return Entry(
         text=squeezed(text, chars_max),
@@ -53,6 +57,7 @@ def make_entry(text: str, first: Place, last: Place, *, at: int, chars_max: int 
         last_ordinal=last.ordinal,
         offset=first.offset,
         at=at,
+        said=said,
     )
 
 

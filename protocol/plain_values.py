@@ -22,9 +22,9 @@ def plain_value(value: Any, depth: int = DEPTH_MAX) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: plain_value(each, depth - 1) for key, each in value.items()} if depth else None
+        return {key: plain_value(each, depth - 1) for key, each in value.items()} if depth > 0 else None
     if isinstance(value, list):
-        return [plain_value(each, depth - 1) for each in value] if depth else None
+        return [plain_value(each, depth - 1) for each in value] if depth > 0 else None
     return value
 
 

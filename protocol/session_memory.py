@@ -2,7 +2,8 @@
 
 Invariant: a pure fold, O(1) a record, and the same whether it went through all records or on from
 a snapshot. The newest entries stay; warnings are never cut. A roll-back takes back what was said
-(goals, decisions, plans) and nothing that was done: effects stay, and so does what tells of them.
+(goals, plans, what the agent reported) and nothing that was done: effects stay, and so does what
+tells of them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _FAILED_STATES = ("failed", "model_recovery_failed", "error")
 
 
 class _Goal(Entry, omit_defaults=True, kw_only=True):
-    tracks: list[Track] = []
+    tracks: list[Track]
 
 
 class _PlanEntry(Entry, omit_defaults=True, kw_only=True):
@@ -158,9 +159,9 @@ class SessionMemory:
         if take is not None:
             take(self, payload, place)
 
-    def _entry(self, text: str, last: Place, first: Place | None = None) -> Entry:
+    def _entry(self, text: str, last: Place, first: Place | None = None, *, said: bool = False) -> Entry:
         self._state.made += 1
-        return make_entry(text, first or last, last, at=self._state.made)
+        return make_entry(text, first or last, last, at=self._state.made, said=said)
 
     def _take_message(self, track: Track, text: str, place: Place) -> None:
         state = self._state
@@ -192,7 +193,7 @@ class SessionMemory:
             message = text_of(error.get("message")) if isinstance(error, Mapping) else text_of(error)
             self._fail(f"turn failed: {message or 'no message'}", place, began)
         elif last := text_of(payload.get("last_agent_message")):
-            keep_newest(self._state.completed, self._entry(last, place, began), COMPLETED_MAX)
+            keep_newest(self._state.completed, self._entry(last, place, began, said=True), COMPLETED_MAX)
 
     def _turn_aborted(self, payload: Mapping[str, Any], place: Place) -> None:
         began = self._state.turn_began
@@ -212,7 +213,8 @@ class SessionMemory:
         state = self._state
         state.goals = [each for each in state.goals if each.at < mark]
         state.plans = [each for each in state.plans if each.at < mark]
-        state.decisions = [each for each in state.decisions if each.at < mark]
+        state.decisions = [each for each in state.decisions if each.at < mark or not each.said]
+        state.completed = [each for each in state.completed if each.at < mark or not each.said]
         state.turn_marks = [each for each in state.turn_marks if each < mark]
 
     def _compacted(self, payload: Mapping[str, Any], place: Place) -> None:
@@ -236,9 +238,9 @@ class SessionMemory:
             plans[-1].last_ordinal = place.ordinal
             return
         for step in plan.done_since(earlier):
-            keep_newest(self._state.completed, self._entry(step, place), COMPLETED_MAX)
+            keep_newest(self._state.completed, self._entry(step, place, said=True), COMPLETED_MAX)
         if plan.explanation and (earlier is None or plan.explanation != earlier.explanation):
-            self._decide(plan.explanation, place)
+            self._decide(plan.explanation, place, said=True)
         self._state.made += 1
         made = make_entry("", place, place, at=self._state.made)
         self._state.plans = [*plans, _PlanEntry(**structs.asdict(made), plan=plan)][-PLANS_MAX:]
@@ -316,8 +318,8 @@ class SessionMemory:
     def _fail(self, text: str, place: Place, first: Place | None = None) -> None:
         keep_newest(self._state.failures, self._entry(text, place, first), FAILURES_MAX)
 
-    def _decide(self, text: str, place: Place, first: Place | None = None) -> None:
-        keep_newest(self._state.decisions, self._entry(text, place, first), DECISIONS_MAX)
+    def _decide(self, text: str, place: Place, first: Place | None = None, *, said: bool = False) -> None:
+        keep_newest(self._state.decisions, self._entry(text, place, first, said=said), DECISIONS_MAX)
 
     def _move(self, text: str, place: Place, first: Place | None = None) -> None:
         keep_newest(self._state.transitions, self._entry(text, place, first), TRANSITIONS_MAX)
