@@ -23,6 +23,7 @@ __all__ = [
     "RESPONSE_READERS",
     "CallFact",
     "Said",
+    "count_of",
     "read_call_fact",
     "text_of",
 ]
