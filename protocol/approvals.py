@@ -74,7 +74,7 @@ class ApprovalFold:
         """Take an `x_approval`, or one of `APPROVAL_EVENTS`; return it if it is a readable one."""
         from_event = line.type != "x_approval"
         call_id = text_of(payload.get("call_id"))
-        approval_id = text_of(payload.get("approval_id")) or (call_id if from_event else None)
+        approval_id = call_id if from_event else text_of(payload.get("approval_id"))
         state = "requested" if from_event else text_of(payload.get("state"))
         if approval_id is None or state is None:
             return None
@@ -98,8 +98,8 @@ class ApprovalFold:
 
     def note_call(self, change: CallChange) -> None:
         """A call went on: what Codex asked about it was answered."""
-        approval = self._approvals.get(change.call.approval_id or change.call.call_id)
-        if approval is not None and approval.from_event and (change.call.has_output or change.has_ended):
+        approval = self._approvals.get(change.call_id)
+        if approval is not None and approval.from_event and (change.has_output or change.has_ended):
             del self._approvals[approval.approval_id]
 
     def to_plain(self) -> list[Any]:

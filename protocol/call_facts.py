@@ -211,7 +211,14 @@ def _mcp_end(payload: Payload) -> CallFact | None:
     result, invocation = payload.get("result"), payload.get("invocation")
     called: Payload = invocation if isinstance(invocation, Mapping) else {}
     seen, error = _mcp_result(result if isinstance(result, Mapping) else {})
-    return _shown(payload, seen, kind="mcp", name=text_of(called.get("tool")), error=error)
+    namespace = _mcp_namespace(called.get("server"))
+    return _shown(
+        payload, seen, kind="mcp", name=text_of(called.get("tool")), namespace=namespace, error=error
+    )
+
+
+def _mcp_namespace(server: Any) -> str | None:
+    return f"mcp__{server}" if text_of(server) else None
 
 
 def _mcp_result(result: Payload) -> tuple[Seen, str | None]:
@@ -264,8 +271,7 @@ def _tool_item(kind: str) -> Callable[[Payload], dict[str, Any]]:
 
 
 def _mcp_item(item: Payload) -> dict[str, Any]:
-    server = text_of(item.get("server"))
-    return {**_tool_item("mcp")(item), "namespace": f"mcp__{server}" if server else None}
+    return {**_tool_item("mcp")(item), "namespace": _mcp_namespace(item.get("server"))}
 
 
 ITEM_READERS: dict[str, Callable[[Payload], dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from msgspec import Struct
 from protocol.call_facts import CallFact, Said, count_of, text_of
 from protocol.plain_values import clipped
 from protocol.tool_safety import Effect, worse_effect
-from protocol.tool_verdicts import REPLACED_RULE, Again, CallRule, Seen, ToolVerdict, rule_for
+from protocol.tool_verdicts import KNOWN_VERDICTS, REPLACED_RULE, Again, CallRule, Seen, ToolVerdict, rule_for
 
 __all__ = ["ARGUMENTS_CHARS_MAX", "CallState", "Decision", "ToolCall"]
 
@@ -69,7 +69,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     @property
     def result_known(self) -> bool:
         """Whether it is known how it ended."""
-        return self.verdict in (ToolVerdict.COMPLETED, ToolVerdict.FAILED, ToolVerdict.DECLINED)
+        return self.verdict in KNOWN_VERDICTS
 
     @property
     def output_missing(self) -> bool:
@@ -78,6 +78,8 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 
 _RUNS = ("intended", "started")
+_NO_RUN = ("intended", "declined", "failed")
+_GIVING_WAY = ("resolved", "superseded")
 _OWN_ENDS = ("completed", "failed", "declined")
 _SEEN_ENDS = (Seen.COMPLETED, Seen.FAILED, Seen.DECLINED, Seen.ABORTED)
 _EPOCH_ENDS = {
@@ -141,12 +143,13 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
         self.seen, self.has_output, self.error, self.replaced = Seen.REQUEST, False, None, False
         self.decision = self.approval = self.approval_id = self.own = None
 
-    @property
-    def gives_way(self) -> bool:
-        """Whether a later attempt takes its place: it was said to, or it was to be retried."""
-        if self.own == "resolved":
-            return self.decision is not None and self.decision.outcome == "retry"
-        return self.own == "superseded"
+    def gives_way_to(self, later: CallState) -> bool:
+        """Whether that attempt takes the place of this one: somebody decided on it, or this one is
+        superseded and that one has begun. One that is pending takes no doubt away."""
+        if later.key != self.key or later.attempt <= self.attempt or self.own not in _GIVING_WAY:
+            return False
+        decided = self.decision is not None and self.decision.outcome == "retry"
+        return decided or (self.own == "superseded" and later.rule.verdict is not ToolVerdict.PENDING)
 
     def view(self, registered: Effect) -> ToolCall:
         """The call with its verdict; `registered` is the effect if no record declared one."""
@@ -183,11 +186,13 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     def advance(self, state: str, attempt: int) -> bool:
         """Make ready for a further own state; False if that state says nothing any more."""
+        if attempt > self.attempt:
+            if state in _NO_RUN and self.rule.verdict is ToolVerdict.UNCERTAIN:
+                return False  # that attempt never began, so the doubt about this one stays
+            self.begin_anew()
+            self.attempt = attempt
         if attempt != self.attempt:
-            if attempt > self.attempt:
-                self.begin_anew()
-                self.attempt = attempt
-            return attempt == self.attempt
+            return False
         if self.own == "resolved":
             if state in _RUNS:
                 self.begin_anew()
@@ -207,7 +212,8 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
         if payload.get("effect") is not None:
             told = _EFFECTS.get(text_of(payload["effect"]) or "", Effect.UNSAFE)
             self.effect = told if self.effect is None else worse_effect(told, self.effect)
-        self.decision = _decision(payload) if state == "resolved" else None
+        if state == "resolved":
+            self.decision = _decision(payload)
 
 
 def _decision(payload: Mapping[str, Any]) -> Decision:

@@ -97,15 +97,14 @@ class CheckFold:
 
         `own`: it was an own record, so that a pending call is known not to have begun.
         """
-        call = change.call
-        if call.effect is Effect.NONE or call.verdict is ToolVerdict.DECLINED:
+        if change.effect is Effect.NONE or change.verdict is ToolVerdict.DECLINED:
             return []
-        if own and call.verdict is ToolVerdict.PENDING:
+        if own and change.verdict is ToolVerdict.PENDING:
             return []
         stale = [
             each
             for each in self._checks.values()
-            if each.state == "passed" and call.call_id not in each.call_ids
+            if each.state == "passed" and change.call_id not in each.call_ids
         ]
         for each in stale:
             each.state = "stale"

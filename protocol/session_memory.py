@@ -275,14 +275,16 @@ class SessionMemory:
 
     def note_call(self, change: CallChange, place: Place) -> None:
         """A call went on: its failure, its declared side effect, or what was decided of it, stays."""
+        if not change.has_ended and not change.is_decided:
+            return
         call = change.call
         first = place if call.request_offset is None else Place(call.request_ordinal, call.request_offset)
         if change.is_decided:
             self._decide(_decision_text(call), place, first)
-        elif change.has_ended and call.verdict is not ToolVerdict.COMPLETED:
+        elif call.verdict is not ToolVerdict.COMPLETED:
             detail = f": {call.error}" if call.error else ""
             self._fail(f"{_call_name(call)} {call.verdict}{detail}", place, first)
-        elif change.has_ended and call.effect is Effect.UNSAFE and call.effect_declared:
+        elif call.effect is Effect.UNSAFE and call.effect_declared:
             entry = self._entry(f"{_call_name(call)} completed", place, first)
             keep_newest(self._state.completed, entry, COMPLETED_MAX)
 

@@ -17,8 +17,8 @@ from protocol.call_facts import CallFact, Said, count_of, read_call_fact, text_o
 from protocol.call_state import ARGUMENTS_CHARS_MAX, CallState, Decision, ToolCall
 from protocol.damage import Damage, DamageFold
 from protocol.line import RolloutLine
-from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
-from protocol.tool_verdicts import ToolVerdict
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, Effect, ToolSafety
+from protocol.tool_verdicts import KNOWN_VERDICTS, ToolVerdict
 
 __all__ = [
     "ARGUMENTS_CHARS_MAX",
@@ -37,18 +37,47 @@ CLOSED_CALLS_MAX = 64
 """Calls with a known end that are kept, the newest, for records that come late."""
 
 
-class CallChange(Struct, frozen=True):
-    """What one record changed: the call as it is now, and the verdict before (None: it is new)."""
+class CallChange:
+    """What one record changed of a call. Good until the next record is taken: `call` is drawn when it
+    is asked for."""
 
-    call: ToolCall
-    before: ToolVerdict | None
-    is_decided: bool = False
-    """Whether the record is somebody's decision."""
+    __slots__ = ("_registered", "_state", "before", "is_decided", "verdict")
+
+    def __init__(
+        self, state: CallState, registered: Effect, *, before: ToolVerdict | None, is_decided: bool
+    ) -> None:
+        self._state = state
+        self._registered = registered
+        self.before = before
+        """The verdict before; None: the call is new."""
+        self.is_decided = is_decided
+        """Whether the record is somebody's decision."""
+        self.verdict = state.rule.verdict
+
+    @property
+    def call(self) -> ToolCall:
+        """The call as it is now."""
+        return self._state.view(self._registered)
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call."""
+        return self._state.call_id
+
+    @property
+    def effect(self) -> Effect:
+        """What the call does, declared or registered."""
+        return self._state.effect or self._registered
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the model's track holds an output for it."""
+        return self._state.has_output
 
     @property
     def has_ended(self) -> bool:
         """Whether the verdict is known now and was another before."""
-        return self.call.result_known and self.call.verdict is not self.before
+        return self.verdict in KNOWN_VERDICTS and self.verdict is not self.before
 
 
 class _State(Struct, omit_defaults=True):
@@ -58,6 +87,7 @@ class _State(Struct, omit_defaults=True):
     epoch: int | None = None
 
 
+_OF_DAMAGE = frozenset({"x_writer", "x_gap", "x_erased"})
 _TURN_BEGINS = frozenset({"task_started", "turn_started"})
 _TURN_ENDS = frozenset({"task_complete", "turn_complete", "turn_aborted"})
 
@@ -110,7 +140,14 @@ class ToolCallFold:
         return [self._view(each) for each in self._open.values()]
 
     def _view(self, call: CallState) -> ToolCall:
-        return call.view(self._safety.effect_of(call.name, call.namespace))
+        return call.view(self._registered(call))
+
+    def _registered(self, call: CallState) -> Effect:
+        """The effect of a call that declares none. The name of a command is no tool's name, and a tool
+        of an unknown server is nobody's."""
+        if call.kind in ("shell", "patch") or (call.kind == "mcp" and call.namespace is None):
+            return Effect.UNSAFE
+        return self._safety.effect_of(call.name, call.namespace)
 
     # -- what goes in
 
@@ -118,7 +155,7 @@ class ToolCallFold:
         """Take the next line, which stands at `offset`; return what changed, if one call did."""
         self.damage.take_line(line, offset)
         payload = line.payload_object()
-        return self.take(line, payload, offset) if isinstance(payload, dict) else None
+        return self.take(line, payload if isinstance(payload, dict) else {}, offset)
 
     def add_damage(self, reason: str, offset: int | None = None, end: int | None = None) -> None:
         """Take a range that can't be read in the place of lines."""
@@ -132,16 +169,18 @@ class ToolCallFold:
             return self._take_approval(line, payload, offset)
         if line.type == "x_writer":
             self._take_writer(payload)
-        if line.type in ("x_writer", "x_gap", "x_erased"):
+        if line.type in _OF_DAMAGE:
             self.damage.take_own(line.type, payload, offset)
             return None
-        self._take_turn(line.type, payload)
         fact = read_call_fact(line.type, payload)
-        return None if fact is None else self._take_fact(fact, line, offset)
+        if fact is not None:
+            return self._take_fact(fact, line, offset)
+        self._take_turn(line.type, payload)
+        return None
 
     def _take_turn(self, record_type: str | None, payload: Mapping[str, Any]) -> None:
-        named = text_of(payload.get("turn_id"))
         variant = text_of(payload.get("type")) if record_type == "event_msg" else None
+        named = text_of(payload.get("turn_id"))
         if variant in _TURN_BEGINS or record_type == "turn_context":
             self._turn_id = named or self._turn_id
         elif variant in _TURN_ENDS and named in (None, self._turn_id):
@@ -216,7 +255,7 @@ class ToolCallFold:
             self.damage.add("unreadable_call", offset, detail="an x_call without call_id or state")
             return None
         turn_id = text_of(payload.get("turn_id"))
-        call = self._find(call_id, turn_id)
+        call = self._find(call_id, turn_id, request=state in ("intended", "started"))
         before = None if call is None else call.rule.verdict
         if call is None:
             call = CallState(call_id=call_id, turn_id=turn_id or self._turn_id)
@@ -233,12 +272,11 @@ class ToolCallFold:
         if call.key is None:
             return
         kin = [each for each in (*self._closed.values(), *self._open.values()) if each.key == call.key]
-        latest = max(each.attempt for each in (call, *kin))
-        for each in kin:
-            if each is not call and each.attempt < latest and each.gives_way:
+        for each in (*kin, call):
+            if not each.replaced and any(each.gives_way_to(later) for later in (*kin, call)):
                 each.replaced = True
-                self._file(each)
-        call.replaced = call.attempt < latest and call.gives_way
+                if each is not call:
+                    self._file(each)
 
     def _take_approval(
         self, line: RolloutLine, payload: Mapping[str, Any], offset: int | None
@@ -259,8 +297,8 @@ class ToolCallFold:
     ) -> CallChange:
         call.last_ordinal, call.last_offset = line.ordinal, offset
         self._file(call)
-        decided = line.type == "x_call" and call.decision is not None
-        return CallChange(self._view(call), before, decided)
+        decided = line.type == "x_call" and call.own == "resolved"
+        return CallChange(call, self._registered(call), before=before, is_decided=decided)
 
     def _file(self, call: CallState) -> None:
         """Put a call where it belongs, and let go of the oldest where there are too many."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 __all__ = [
     "DECISION_RULES",
+    "KNOWN_VERDICTS",
     "REPLACED_RULE",
     "STATE_RULES",
     "Again",
@@ -32,6 +33,10 @@ class ToolVerdict(StrEnum):
     """It was asked for and has not begun."""
     UNCERTAIN = "uncertain"
     """It may have run, and how it ended is not known."""
+
+
+KNOWN_VERDICTS = (ToolVerdict.COMPLETED, ToolVerdict.FAILED, ToolVerdict.DECLINED)
+"""Those of calls whose end is known."""
 
 
 class Seen(StrEnum):
