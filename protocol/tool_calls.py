@@ -254,13 +254,12 @@ class ToolCallFold:
         if call_id is None or state is None:
             self.damage.add("unreadable_call", offset, detail="an x_call without call_id or state")
             return None
-        turn_id = text_of(payload.get("turn_id"))
+        turn_id, attempt = text_of(payload.get("turn_id")), count_of(payload.get("attempt")) or 1
         call = self._find(call_id, turn_id, request=state in ("intended", "started"))
         before = None if call is None else call.rule.verdict
         if call is None:
-            call = CallState(call_id=call_id, turn_id=turn_id or self._turn_id)
-        attempt = count_of(payload.get("attempt")) or 1
-        if attempt < call.attempt or not call.advance(state, attempt):
+            call = CallState(call_id=call_id, turn_id=turn_id or self._turn_id, attempt=attempt)
+        if not call.advance(state, attempt):
             return None
         call.apply_own(payload, state)
         call.epoch, call.epoch_end = self._epoch, None

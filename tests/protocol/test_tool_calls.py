@@ -313,6 +313,51 @@ def test_later_attempt_of_another_id_takes_the_place_of_a_superseded_call() -> N
     assert not folded([own("started", "c2", key="k", attempt=2), *marked]).calls()[0].blocks_resume
 
 
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize("state", ["intended", "declined", "failed"])
+def test_attempt_that_never_began_takes_no_doubt_away(state: str) -> None:
+    """What the first attempt did is still not known."""
+    doubt = [request(), own("started", key="k"), own("unknown")]
+    assert the_call(*doubt, own(state, attempt=2)).blocks_resume
+    assert not the_call(*doubt, own("resolved", outcome="retry"), own(state, attempt=2)).blocks_resume
+    assert the_call(own("failed"), own("intended", attempt=2)).verdict is PENDING
+    other = [own("superseded", key="k"), own("intended", "c2", key="k", attempt=2)]
+    assert [call.blocks_resume for call in folded([*doubt, *other]).calls()] == [True, False]
+    begun = folded([*doubt, *other, own("started", "c2", key="k", attempt=2)])
+    assert {call.call_id: call.blocks_resume for call in begun.calls()} == {"c1": False, "c2": True}
+
+
+@pytest.mark.guarantee("G8")
+def test_start_in_another_turn_is_no_end_of_an_earlier_doubt() -> None:
+    """A call id used again, by a writer that doesn't name the turn of its calls."""
+    lines = [begin("t1"), own("started"), begin("t2"), own("intended"), own("started"), own("completed")]
+    assert [(call.turn_id, call.verdict) for call in folded(lines).calls()] == [
+        ("t2", COMPLETED),
+        ("t1", UNCERTAIN),
+    ]
+    late = [begin("t1"), own("started"), event("task_complete", turn_id="t1"), own("completed")]
+    assert the_call(*late).verdict is COMPLETED
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize(
+    "asked",
+    [
+        own("started", name="find", kind="shell"),
+        own("started", name="read", kind="mcp"),
+        own("started", name="Read", kind="patch"),
+        request(name="read", namespace="mcp__mail"),
+        request(name="bash"),
+        item("McpToolCall", "c1", server="mail", tool="read", arguments={}, status="inProgress"),
+        event("mcp_tool_call_end", call_id="c1", invocation={"server": "mail", "tool": "read"}, result={}),
+    ],
+)
+def test_name_of_a_harmless_tool_makes_no_other_call_harmless(asked: RolloutLine) -> None:
+    """A command `find` may delete, and a server's `read` may do anything."""
+    assert the_call(asked).blocks_resume
+    assert not the_call(asked).may_run_again
+
+
 @pytest.mark.parametrize(
     "between",
     [
