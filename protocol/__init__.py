@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         UserMessageEvent,
         WebSearchEnd,
     )
-    from protocol.fold_filter import matters
+    from protocol.fold_filter import item_matters, matters
     from protocol.ids import ThreadId
     from protocol.items import CODEX_TYPES, RawItem, RolloutItem, bind, decode_item
     from protocol.line import RolloutLine, decode_line, encode_line
@@ -246,6 +246,7 @@ __all__ = [
     "encode_item",
     "encode_line",
     "format_timestamp",
+    "item_matters",
     "matters",
     "new_item_id",
     "now_ms",
@@ -296,7 +297,7 @@ _NAMES = {
     "call_state": "Decision ToolCall",
     "checks": "Check CheckFold",
     "damage": "Damage DamageFold",
-    "fold_filter": "matters",
+    "fold_filter": "item_matters matters",
     "memory_entries": "Entry",
     "plans": "Plan Todo",
     "session_memory": "SessionMemory",

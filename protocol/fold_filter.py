@@ -9,15 +9,18 @@ first bytes.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from protocol.approvals import APPROVAL_EVENTS
 from protocol.call_facts import EVENT_READERS, ITEM_READERS, RESPONSE_READERS
+from protocol.items import RawItem, RolloutItem
 from protocol.line import RolloutLine
 
-__all__ = ["EVENTS", "ITEMS", "RESPONSES", "TYPES", "matters", "payload_matters"]
+__all__ = ["EVENTS", "ITEMS", "RESPONSES", "TYPES", "item_matters", "matters", "payload_matters"]
 
 TYPES = frozenset(
     {"session_meta", "turn_context", "token_usage_record", "compacted", "x_approval", "x_call", "x_check"}
@@ -37,6 +40,8 @@ EVENTS = frozenset(
 """Variants of `event_msg` that matter; `item_completed` only with one of `ITEMS`."""
 
 ITEMS = frozenset({*ITEM_READERS, "SubAgentActivity", "UserMessage"})
+
+_TAGGED = ("response_item", "event_msg")
 
 # A tag that stands first, as all writers known put it, is all that is looked at.
 _TAG = re.compile(rb'\{"type":"(\w+)"[,}]')
@@ -61,7 +66,7 @@ def payload_matters(record_type: str | None, payload: Raw | bytes) -> bool:
     """The same for a payload and its type."""
     if record_type in TYPES:
         return True
-    if record_type not in ("response_item", "event_msg"):
+    if record_type not in _TAGGED:
         return False
     data = bytes(payload)
     found = _TAG.match(data)
@@ -95,3 +100,41 @@ def _matters_by_decoding(record_type: str, data: bytes) -> bool:
     if record_type == "event_msg":
         return tag.type in EVENTS
     return tag.type in RESPONSES or (tag.type == "message" and tag.role in ("user", ""))
+
+
+def item_matters(item: RolloutItem) -> bool:
+    """The same for an item before it is written: a look at its class, for most."""
+    cls = item.__class__
+    known = _classes.get(cls)
+    if known is None:
+        known = _classes[cls] = _judge_class(cls)
+    return known if isinstance(known, bool) else known(item)
+
+
+_classes: dict[type[RolloutItem], bool | Callable[[Any], bool]] = {}
+
+
+def _judge_class(cls: type[RolloutItem]) -> bool | Callable[[Any], bool]:
+    if cls is RawItem:
+        return _raw_matters
+    if cls.record_type not in _TAGGED:
+        return cls.record_type in TYPES
+    tag = cls.__struct_config__.tag
+    if tag == "message":
+        return lambda item: item.role == "user"
+    if tag in _WITH_ITEM:
+        return lambda item: item.item.__struct_config__.tag in ITEMS
+    return tag in (RESPONSES if cls.record_type == "response_item" else EVENTS)
+
+
+def _raw_matters(item: RawItem) -> bool:
+    """Encoded payloads may be spaced, so their tag is read; values of any other kind say it themselves."""
+    payload = item.payload
+    if item.record_type not in _TAGGED or not isinstance(payload, Mapping):
+        encoded = isinstance(payload, bytes | bytearray | Raw)
+        return payload_matters(item.record_type, bytes(payload) if encoded else b"")
+    tag = payload.get("type")
+    if tag == "message":
+        return payload.get("role") == "user"
+    known = RESPONSES if item.record_type == "response_item" else EVENTS
+    return not isinstance(tag, str) or tag in known

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol import RolloutLine, decode_line, matters, tracks
+from protocol import RolloutItem, RolloutLine, decode_line, encode_item, item_matters, matters, tracks
 from protocol.fold_filter import EVENTS, ITEMS, RESPONSES, TYPES
 from tests.protocol.folding import event, item, line, recorded, response
 
@@ -68,6 +68,8 @@ def test_payload_whose_tag_cannot_be_read_is_left_to_the_fold() -> None:
     assert matters(decode_line(b'{"type":"event_msg","payload":[1]}'))
     assert matters(decode_line(b'{"type":"event_msg","payload":{"x":NaN,"type":"agent_message"}}'))
     assert not matters(decode_line(b'{"type":"event_msg","payload":{}}'))
+    assert item_matters(RolloutItem.raw("event_msg", {"type": ["a"]}))
+    assert item_matters(RolloutItem.raw("event_msg", [1]))
 
 
 def test_message_of_the_agent_as_a_recorder_writes_it_is_never_decoded() -> None:
@@ -76,3 +78,29 @@ def test_message_of_the_agent_as_a_recorder_writes_it_is_never_decoded() -> None
     assert [matters(each) for each, _ in pairs] == [False] * len(pairs)
     pairs = recorded(tracks.user_message("hello"))
     assert [matters(each) for each, _ in pairs] == [True] * 3
+
+
+@pytest.mark.parametrize("each", [*(written(*payload) for payload in PAYLOADS), *SILENT])
+def test_item_and_the_line_made_of_it_are_judged_alike(each: RolloutLine) -> None:
+    """Typed, raw as a dict, and raw as bytes: a writer may ask before or after it encodes."""
+    raw = RolloutItem.raw(each.type or "", each.payload_object())
+    for item_ in (each.item(), raw, RolloutItem.raw(each.type or "", bytes(each.payload))):
+        line_of_item = decode_line(encode_item(item_, timestamp="2026-11-29T10:11:12.345Z"))
+        if matters(line_of_item):
+            assert item_matters(item_)
+    assert item_matters(each.item()) == matters(each)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        tracks.user_message("a"), tracks.agent_message("a"), tracks.agent_reasoning("a"),
+        tracks.command_call(call_id="c", command=["ls"], cwd="/"),
+        tracks.command_result(call_id="c", command=["ls"], cwd="/", output="", exit_code=0),
+        tracks.patch_result(call_id="c", changes={}, output=""), tracks.turn_started("t"),
+        tracks.turn_completed("t"), tracks.compaction("m", []), tracks.plan_update([("a", "pending")]),
+    ],
+)  # fmt: skip
+def test_items_of_the_tracks_are_judged_as_their_lines(items: list[RolloutItem]) -> None:
+    """What a recorder is given most."""
+    assert [item_matters(each) for each in items] == [matters(each) for each, _ in recorded(items)]
