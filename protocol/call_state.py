@@ -16,7 +16,7 @@ from protocol.plain_values import clipped
 from protocol.tool_safety import Effect, worse_effect
 from protocol.tool_verdicts import KNOWN_VERDICTS, REPLACED_RULE, Again, CallRule, Seen, ToolVerdict, rule_for
 
-__all__ = ["ARGUMENTS_CHARS_MAX", "CallState", "Decision", "ToolCall"]
+__all__ = ["ARGUMENTS_CHARS_MAX", "CallChange", "CallState", "Decision", "ToolCall"]
 
 ARGUMENTS_CHARS_MAX = 4096
 """Longer arguments are cut in the fold; the whole ones stand at the offset of the request."""
@@ -214,6 +214,49 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
             self.effect = told if self.effect is None else worse_effect(told, self.effect)
         if state == "resolved":
             self.decision = _decision(payload)
+
+
+class CallChange:
+    """What one record changed of a call. Good until the next record is taken: `call` is drawn when it
+    is asked for."""
+
+    __slots__ = ("_registered", "_state", "before", "is_decided", "verdict")
+
+    def __init__(
+        self, state: CallState, registered: Effect, *, before: ToolVerdict | None, is_decided: bool
+    ) -> None:
+        self._state = state
+        self._registered = registered
+        self.before = before
+        """The verdict before; None: the call is new."""
+        self.is_decided = is_decided
+        """Whether the record is somebody's decision."""
+        self.verdict = state.rule.verdict
+
+    @property
+    def call(self) -> ToolCall:
+        """The call as it is now."""
+        return self._state.view(self._registered)
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call."""
+        return self._state.call_id
+
+    @property
+    def effect(self) -> Effect:
+        """What the call does, declared or registered."""
+        return self._state.effect or self._registered
+
+    @property
+    def has_output(self) -> bool:
+        """Whether the model's track holds an output for it."""
+        return self._state.has_output
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the verdict is known now and was another before."""
+        return self.verdict in KNOWN_VERDICTS and self.verdict is not self.before
 
 
 def _decision(payload: Mapping[str, Any]) -> Decision:

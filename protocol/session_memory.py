@@ -11,80 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import convert, to_builtins
 
 from protocol.approvals import Approval
 from protocol.call_facts import count_of, text_of
 from protocol.checks import Check
 from protocol.damage import Damage
 from protocol.line import RolloutLine
-from protocol.memory_entries import Entry, Place, keep_all, keep_newest, make_entry
+from protocol.memory_entries import ENTRY_CHARS_MAX, Entry, Place
+from protocol.memory_state import MemoryState
 from protocol.memory_text import render_memory
 from protocol.plain_values import squeezed
-from protocol.plans import Plan, Todo, plan_of_arguments, plan_of_event
+from protocol.plans import PLAN_TOOLS, Plan, Todo, plan_of_arguments, plan_of_event
 from protocol.tool_calls import CallChange, ToolCall
 from protocol.tool_safety import Effect
 from protocol.tool_verdicts import ToolVerdict
-from protocol.user_texts import Track, typed_text
+from protocol.user_texts import typed_text
 
-__all__ = [
-    "COMPLETED_MAX",
-    "DECISIONS_MAX",
-    "FAILURES_MAX",
-    "GOALS_MAX",
-    "GOAL_CHARS_MAX",
-    "PLANS_MAX",
-    "TRANSITIONS_MAX",
-    "TURN_MARKS_MAX",
-    "VERIFICATIONS_MAX",
-    "WARNINGS_MAX",
-    "WARNING_CHARS_MAX",
-    "SessionMemory",
-]
-
-GOALS_MAX = 8
-"""Messages of the user: the last is the goal, those before it come back by a roll-back."""
-PLANS_MAX = 4
-COMPLETED_MAX = DECISIONS_MAX = FAILURES_MAX = TRANSITIONS_MAX = 32
-VERIFICATIONS_MAX = 32
-WARNINGS_MAX = 64
-"""Different warnings; further ones are counted together."""
-TURN_MARKS_MAX = 64
-"""Roll-backs of more turns take back as many."""
-GOAL_CHARS_MAX = 2000
-WARNING_CHARS_MAX = 1000
+__all__ = ["SessionMemory"]
 
 _FAILED_STATES = ("failed", "model_recovery_failed", "error")
-
-
-class _Goal(Entry, omit_defaults=True, kw_only=True):
-    tracks: list[Track]
-
-
-class _PlanEntry(Entry, omit_defaults=True, kw_only=True):
-    plan: Plan
-
-
-class _Verification(Entry, omit_defaults=True, kw_only=True):
-    check_id: str
-    state: str
-
-
-class _State(Struct, omit_defaults=True):
-    goals: list[_Goal] = []
-    plans: list[_PlanEntry] = []
-    completed: list[Entry] = []
-    decisions: list[Entry] = []
-    failures: list[Entry] = []
-    transitions: list[Entry] = []
-    warnings: list[Entry] = []
-    verifications: list[_Verification] = []
-    state: str | None = None
-    made: int = 0
-    turn_marks: list[int] = []
-    turn_began: Place | None = None
-    is_shown: bool = False
-    """Whether messages of the user stand on a display track: then the model's alone are injected."""
 
 
 class SessionMemory:
@@ -92,7 +38,7 @@ class SessionMemory:
     damage are noted by whoever folds those (`protocol.thread_fold`)."""
 
     def __init__(self) -> None:
-        self._state = _State()
+        self._state = MemoryState()
 
     # -- what is remembered
 
@@ -152,34 +98,12 @@ class SessionMemory:
         """The same for a line whose payload is decoded, and whose place is known."""
         typed = typed_text(line.type, payload)
         if typed is not None:
-            self._take_message(*typed, place)
+            self._state.take_message(*typed, place)
             return
         variant = text_of(payload.get("type")) if line.type in ("event_msg", "response_item") else None
         take = _TAKERS.get((line.type or "", variant))
         if take is not None:
             take(self, payload, place)
-
-    def _entry(self, text: str, last: Place, first: Place | None = None, *, said: bool = False) -> Entry:
-        self._state.made += 1
-        return make_entry(text, first or last, last, at=self._state.made, said=said)
-
-    def _take_message(self, track: Track, text: str, place: Place) -> None:
-        state = self._state
-        if track is not Track.MODEL and not state.is_shown:
-            state.is_shown = True
-            kept = [each for each in state.goals[-1:] if each.text == _goal_text(text)]
-            state.goals, state.turn_marks = kept, [each.at for each in kept]
-        if track is Track.MODEL and state.is_shown:
-            return
-        last = state.goals[-1] if state.goals else None
-        if last is not None and last.text == _goal_text(text) and track not in last.tracks:
-            last.tracks.append(track)
-            last.last_ordinal = place.ordinal
-            return
-        state.made += 1
-        made = make_entry(text, place, place, at=state.made, chars_max=GOAL_CHARS_MAX)
-        state.goals = [*state.goals, _Goal(**structs.asdict(made), tracks=[track])][-GOALS_MAX:]
-        state.turn_marks = [*state.turn_marks, state.made][-TURN_MARKS_MAX:]
 
     def _turn_started(self, payload: Mapping[str, Any], place: Place) -> None:
         del payload
@@ -191,75 +115,54 @@ class SessionMemory:
         error = payload.get("error")
         if error:
             message = text_of(error.get("message")) if isinstance(error, Mapping) else text_of(error)
-            self._fail(f"turn failed: {message or 'no message'}", place, began)
+            self._state.fail(f"turn failed: {message or 'no message'}", place, began)
         elif last := text_of(payload.get("last_agent_message")):
-            keep_newest(self._state.completed, self._entry(last, place, began, said=True), COMPLETED_MAX)
+            self._state.complete(last, place, began, said=True)
 
     def _turn_aborted(self, payload: Mapping[str, Any], place: Place) -> None:
         began = self._state.turn_began
         self._state.turn_began = None
-        self._move(f"turn aborted: {text_of(payload.get('reason')) or 'no reason given'}", place, began)
+        self._state.move(f"turn aborted: {text_of(payload.get('reason')) or 'no reason given'}", place, began)
 
     def _rolled_back(self, payload: Mapping[str, Any], place: Place) -> None:
         turns, marks = count_of(payload.get("num_turns")), self._state.turn_marks
         if turns is None:
             return
         if marks:
-            self._take_back(marks[-min(turns, len(marks))])
-        self._move(f"{turns} turns rolled back; their side effects stay", place)
-
-    def _take_back(self, mark: int) -> None:
-        """Forget what was said from this entry on."""
-        state = self._state
-        state.goals = [each for each in state.goals if each.at < mark]
-        state.plans = [each for each in state.plans if each.at < mark]
-        state.decisions = [each for each in state.decisions if each.at < mark or not each.said]
-        state.completed = [each for each in state.completed if each.at < mark or not each.said]
-        state.turn_marks = [each for each in state.turn_marks if each < mark]
+            self._state.take_back(marks[-min(turns, len(marks))])
+        self._state.move(f"{turns} turns rolled back; their side effects stay", place)
 
     def _compacted(self, payload: Mapping[str, Any], place: Place) -> None:
         del payload
-        self._move("context compacted", place)
+        self._state.move("context compacted", place)
 
     def _function_call(self, payload: Mapping[str, Any], place: Place) -> None:
         name = text_of(payload.get("name"))
-        if name is not None and not payload.get("namespace"):
+        if name is not None and name in PLAN_TOOLS and not payload.get("namespace"):
             self._take_plan(plan_of_arguments(name, payload.get("arguments")), place)
 
     def _plan_update(self, payload: Mapping[str, Any], place: Place) -> None:
         self._take_plan(plan_of_event(payload), place)
 
     def _take_plan(self, plan: Plan | None, place: Place) -> None:
-        plans = self._state.plans
-        earlier = plans[-1].plan if plans else None
-        if plan is None:
-            return
-        if plan == earlier:
-            plans[-1].last_ordinal = place.ordinal
-            return
-        for step in plan.done_since(earlier):
-            keep_newest(self._state.completed, self._entry(step, place, said=True), COMPLETED_MAX)
-        if plan.explanation and (earlier is None or plan.explanation != earlier.explanation):
-            self._decide(plan.explanation, place, said=True)
-        self._state.made += 1
-        made = make_entry("", place, place, at=self._state.made)
-        self._state.plans = [*plans, _PlanEntry(**structs.asdict(made), plan=plan)][-PLANS_MAX:]
+        if plan is not None:
+            self._state.take_plan(plan, place)
 
     def _state_changed(self, payload: Mapping[str, Any], place: Place) -> None:
         to, before = text_of(payload.get("to")), text_of(payload.get("from"))
         reason = text_of(payload.get("reason"))
         if to is None:
             return
-        self._state.state = to
+        self._state.state = squeezed(to, ENTRY_CHARS_MAX)
         text = f"{before} → {to}" if before else to
         text += f": {reason}" if reason else ""
-        self._move(text, place)
+        self._state.move(text, place)
         if to in _FAILED_STATES or reason in _FAILED_STATES:
-            self._fail(text, place)
+            self._state.fail(text, place)
 
     def _error(self, payload: Mapping[str, Any], place: Place) -> None:
         if message := text_of(payload.get("message")):
-            self._fail(message, place)
+            self._state.fail(message, place)
 
     def _warning(self, payload: Mapping[str, Any], place: Place) -> None:
         if message := text_of(payload.get("message")):
@@ -269,7 +172,7 @@ class SessionMemory:
         event = text_of(payload.get("event"))
         if event in ("recovered", "repaired"):
             reason = text_of(payload.get("reason"))
-            self._move(f"rollout {event}" + (f": {reason}" if reason else ""), place)
+            self._state.move(f"rollout {event}" + (f": {reason}" if reason else ""), place)
 
     # -- what other folds found out
 
@@ -280,13 +183,12 @@ class SessionMemory:
         call = change.call
         first = place if call.request_offset is None else Place(call.request_ordinal, call.request_offset)
         if change.is_decided:
-            self._decide(_decision_text(call), place, first)
+            self._state.decide(_decision_text(call), place, first)
         elif call.verdict is not ToolVerdict.COMPLETED:
             detail = f": {call.error}" if call.error else ""
-            self._fail(f"{_call_name(call)} {call.verdict}{detail}", place, first)
+            self._state.fail(f"{_call_name(call)} {call.verdict}{detail}", place, first)
         elif call.effect is Effect.UNSAFE and call.effect_declared:
-            entry = self._entry(f"{_call_name(call)} completed", place, first)
-            keep_newest(self._state.completed, entry, COMPLETED_MAX)
+            self._state.complete(f"{_call_name(call)} completed", place, first)
 
     def note_approval(self, approval: Approval, place: Place) -> None:
         """An answer is a decision."""
@@ -294,17 +196,13 @@ class SessionMemory:
             by = f" by {approval.by}" if approval.by else ""
             reason = f": {approval.reason}" if approval.reason else ""
             about = approval.call_id or approval.approval_id
-            self._decide(f"call {about} {approval.state}{by}{reason}", place)
+            self._state.decide(f"call {about} {approval.state}{by}{reason}", place)
 
     def note_check(self, check: Check, place: Place) -> None:
         """The state of a check is the newest that was noted."""
         text = f"{check.what or check.check_id}: {check.state}"
         text += f" ({check.evidence})" if check.evidence else ""
-        self._state.made += 1
-        made = make_entry(text, Place(check.first_ordinal, check.offset), place, at=self._state.made)
-        others = [each for each in self._state.verifications if each.check_id != check.check_id]
-        noted = _Verification(**structs.asdict(made), check_id=check.check_id, state=check.state)
-        self._state.verifications = [*others, noted][-VERIFICATIONS_MAX:]
+        self._state.verify(check, text, place)
 
     def note_damage(self, damage: Damage, place: Place) -> None:
         """A range that can't be read is a warning, one for each reason."""
@@ -313,18 +211,7 @@ class SessionMemory:
 
     def warn(self, message: str, place: Place) -> None:
         """Keep a warning."""
-        self._state.made += 1
-        entry = make_entry(message, place, place, at=self._state.made, chars_max=WARNING_CHARS_MAX)
-        keep_all(self._state.warnings, entry, WARNINGS_MAX)
-
-    def _fail(self, text: str, place: Place, first: Place | None = None) -> None:
-        keep_newest(self._state.failures, self._entry(text, place, first), FAILURES_MAX)
-
-    def _decide(self, text: str, place: Place, first: Place | None = None, *, said: bool = False) -> None:
-        keep_newest(self._state.decisions, self._entry(text, place, first, said=said), DECISIONS_MAX)
-
-    def _move(self, text: str, place: Place, first: Place | None = None) -> None:
-        keep_newest(self._state.transitions, self._entry(text, place, first), TRANSITIONS_MAX)
+        self._state.warn(message, place)
 
     # -- what goes out
 
@@ -341,17 +228,13 @@ class SessionMemory:
     def from_plain(cls, plain: Any) -> SessionMemory:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         memory = cls()
-        memory._state = convert(plain, _State)
+        memory._state = convert(plain, MemoryState)
         return memory
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionMemory) and self._state == other._state
 
     __hash__ = None  # type: ignore[assignment]  # it changes
-
-
-def _goal_text(text: str) -> str:
-    return squeezed(text, GOAL_CHARS_MAX)
 
 
 def _call_name(call: ToolCall) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 
 from protocol.call_facts import CallFact, Said, count_of, read_call_fact, text_of
-from protocol.call_state import ARGUMENTS_CHARS_MAX, CallState, Decision, ToolCall
+from protocol.call_state import ARGUMENTS_CHARS_MAX, CallChange, CallState, Decision, ToolCall
 from protocol.damage import Damage, DamageFold
 from protocol.line import RolloutLine
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, Effect, ToolSafety
-from protocol.tool_verdicts import KNOWN_VERDICTS, ToolVerdict
+from protocol.tool_verdicts import ToolVerdict
 
 __all__ = [
     "ARGUMENTS_CHARS_MAX",
@@ -35,49 +35,6 @@ OPEN_CALLS_MAX = 512
 """Calls without a known end that are kept; one more is damage that blocks a resume."""
 CLOSED_CALLS_MAX = 64
 """Calls with a known end that are kept, the newest, for records that come late."""
-
-
-class CallChange:
-    """What one record changed of a call. Good until the next record is taken: `call` is drawn when it
-    is asked for."""
-
-    __slots__ = ("_registered", "_state", "before", "is_decided", "verdict")
-
-    def __init__(
-        self, state: CallState, registered: Effect, *, before: ToolVerdict | None, is_decided: bool
-    ) -> None:
-        self._state = state
-        self._registered = registered
-        self.before = before
-        """The verdict before; None: the call is new."""
-        self.is_decided = is_decided
-        """Whether the record is somebody's decision."""
-        self.verdict = state.rule.verdict
-
-    @property
-    def call(self) -> ToolCall:
-        """The call as it is now."""
-        return self._state.view(self._registered)
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call."""
-        return self._state.call_id
-
-    @property
-    def effect(self) -> Effect:
-        """What the call does, declared or registered."""
-        return self._state.effect or self._registered
-
-    @property
-    def has_output(self) -> bool:
-        """Whether the model's track holds an output for it."""
-        return self._state.has_output
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the verdict is known now and was another before."""
-        return self.verdict in KNOWN_VERDICTS and self.verdict is not self.before
 
 
 class _State(Struct, omit_defaults=True):

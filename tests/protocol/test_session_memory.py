@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from protocol import RolloutLine, SessionMemory, ThreadFold, Todo
+from protocol.memory_state import COMPLETED_MAX, FAILURES_MAX, GOALS_MAX, WARNINGS_MAX
 from protocol.plans import PLAN_STEPS_MAX
-from protocol.session_memory import COMPLETED_MAX, FAILURES_MAX, GOALS_MAX, WARNINGS_MAX
 from tests.protocol.folding import begin, event, item, line, output, own, placed, request, response
 
 
