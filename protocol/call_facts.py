@@ -56,8 +56,10 @@ class CallFact(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-# What Codex tells a model of a call that it cut short itself.
-_ABORTED_OUTPUTS = ("aborted", "aborted by user")
+# What a model is told of a call whose outcome nobody knows: Codex's guess, Codex's word for a cut by
+# the user, and our own (FORMAT.md, Tool calls). Such a text is no end, whoever copied it where.
+_GUESS = "aborted"
+_CUT_SHORT = ("aborted by user", "outcome unknown")
 
 _AGENT_TOOLS = frozenset({"spawn_agent", "send_input", "resume_agent", "wait_agent", "close_agent"})
 _SHELL_TOOLS = frozenset({"shell", "exec_command", "local_shell", "container.exec", "shell_command", "bash"})
@@ -141,15 +143,19 @@ def _output(payload: Payload) -> CallFact | None:
     call_id = text_of(payload.get("call_id"))
     if call_id is None:
         return None
-    output = payload.get("output")
-    aborted = isinstance(output, str) and output.startswith(_ABORTED_OUTPUTS[1])
-    cut_short = aborted or output == _ABORTED_OUTPUTS[0]
     return CallFact(
         said=Said.OUTPUT,
         call_id=call_id,
         turn_id=_tagged_turn(payload),
-        seen=Seen.ABORTED if cut_short else Seen.COMPLETED,
+        seen=Seen.ABORTED if _tells_no_end(payload.get("output")) else Seen.COMPLETED,
     )
+
+
+def _tells_no_end(output: Any) -> bool:
+    """Whether an output, a text or parts, says that the outcome isn't known."""
+    if isinstance(output, list) and output and isinstance(output[0], Mapping):
+        output = output[0].get("text")
+    return isinstance(output, str) and (output == _GUESS or output.startswith(_CUT_SHORT))
 
 
 RESPONSE_READERS: dict[str, Callable[[Payload], CallFact | None]] = {
@@ -284,6 +290,12 @@ ITEM_READERS: dict[str, Callable[[Payload], dict[str, Any]]] = {
 """The turn items that are calls, by their `type`: what they say beside their status."""
 
 
+def _seen_of_item(item: Payload) -> Seen:
+    if _tells_no_end(item.get("content_items")) or _tells_no_end(item.get("aggregated_output")):
+        return Seen.ABORTED
+    return _seen_by_status(item.get("status"), item.get("success"))
+
+
 def _item(payload: Payload) -> CallFact | None:
     item = payload.get("item")
     if not isinstance(item, Mapping) or (read := ITEM_READERS.get(text_of(item.get("type")) or "")) is None:
@@ -295,7 +307,7 @@ def _item(payload: Payload) -> CallFact | None:
         said=Said.SHOWN,
         call_id=call_id,
         turn_id=text_of(payload.get("turn_id")),
-        seen=_seen_by_status(item.get("status"), item.get("success")),
+        seen=_seen_of_item(item),
         error=_item_error(item),
         **read(item),
     )

@@ -255,8 +255,10 @@ class CallChange:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the verdict is known now and was another before."""
-        return self.verdict in KNOWN_VERDICTS and self.verdict is not self.before
+        """Whether its end is known now and was not before, or turns out to be no good one."""
+        if self.before is ToolVerdict.COMPLETED:
+            return self.verdict in (ToolVerdict.FAILED, ToolVerdict.DECLINED)
+        return self.verdict in KNOWN_VERDICTS and self.before not in KNOWN_VERDICTS
 
 
 def _decision(payload: Mapping[str, Any]) -> Decision:

@@ -55,9 +55,8 @@ class ThreadFold:
 
     # -- what goes in
 
-    def add(self, line: RolloutLine, offset: int | None = None, end: int | None = None) -> None:
-        """Take the next line, which stands from `offset` to `end` (bytes)."""
-        del end
+    def add(self, line: RolloutLine, offset: int | None = None) -> None:
+        """Take the next line, which stands at `offset` (bytes)."""
         self._offset = offset
         self.damage.take_line(line, offset)
         if matters(line):

@@ -33,7 +33,7 @@ __all__ = [
 
 OPEN_CALLS_MAX = 512
 """Calls without a known end that are kept; one more is damage that blocks a resume."""
-CLOSED_CALLS_MAX = 64
+CLOSED_CALLS_MAX = 32
 """Calls with a known end that are kept, the newest, for records that come late."""
 
 

@@ -17,7 +17,7 @@ class Effect(StrEnum):
     """What running a tool does to the world, and so what running it twice would do."""
 
     NONE = "none"
-    """It only reads."""
+    """None outside the agent: it reads, or notes down its plan."""
     IDEMPOTENT = "idempotent"
     """Once or twice is the same."""
     UNSAFE = "unsafe"
@@ -42,18 +42,19 @@ def _names(none: str, idempotent: str = "") -> dict[str, Effect]:
 KNOWN_TOOLS: Mapping[str, Mapping[str, Effect]] = {
     "codex": _names(
         "view_image list_dir read_file grep_files tool_search list_mcp_resources "
-        "list_mcp_resource_templates read_mcp_resource web_search",
-        "update_plan",
+        "list_mcp_resource_templates read_mcp_resource web_search update_plan"
     ),
     "claude-code": _names(
-        "Read Glob Grep LS NotebookRead TodoRead WebSearch ListMcpResourcesTool ReadMcpResourceTool",
-        "TodoWrite WebFetch",
+        "Read Glob Grep LS NotebookRead TodoRead TodoWrite WebSearch ListMcpResourcesTool "
+        "ReadMcpResourceTool",
+        "WebFetch",
     ),
     "pi": _names("read grep find ls"),
-    "opencode": _names("read grep glob list todoread websearch codesearch", "todowrite webfetch"),
+    "opencode": _names("read grep glob list todoread todowrite websearch codesearch", "webfetch"),
     "gemini-cli": _names(
-        "read_file read_many_files list_directory glob search_file_content grep_search google_web_search",
-        "web_fetch write_todos",
+        "read_file read_many_files list_directory glob search_file_content grep_search google_web_search "
+        "write_todos",
+        "web_fetch",
     ),
 }
 """The usual harmless tools of known agents. Shells are never among them: a command may do anything.
@@ -66,7 +67,7 @@ class ToolSafety:
     __slots__ = ("_effects",)
 
     def __init__(self, effects: Mapping[str, Effect | str] = {}) -> None:
-        """Raises ValueError for an effect that is none, idempotent or unsafe in no spelling."""
+        """`effects` by the names of tools; raises ValueError for one that is no `Effect`."""
         self._effects = {name: Effect(effect) for name, effect in effects.items()}
 
     def with_tools(self, effects: Mapping[str, Effect | str]) -> ToolSafety:

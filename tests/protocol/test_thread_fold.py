@@ -342,6 +342,7 @@ def test_check_that_passed_is_stale_after_a_later_effect() -> None:
 
     assert state_after(request("c2", name="Read"), output("c2")) == "passed"
     assert state_after(output("c1"), own("completed", "c1")) == "passed"
+    assert state_after(request("c2", name="update_plan"), output("c2")) == "passed"
     assert state_after(own("intended", "c2")) == "passed"
     assert state_after(own("intended", "c2"), own("declined", "c2")) == "passed"
     assert state_after(own("intended", "c2"), own("started", "c2")) == "stale"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol import RolloutLine, ToolCall, ToolCallFold, ToolVerdict, decode_line
-from protocol.tool_calls import CLOSED_CALLS_MAX, OPEN_CALLS_MAX
+from protocol.tool_calls import ARGUMENTS_CHARS_MAX, CLOSED_CALLS_MAX, OPEN_CALLS_MAX
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, Effect
 from protocol.tool_verdicts import REPLACED_RULE
 from tests.protocol.folding import begin, event, item, line, output, own, request, response, writer
@@ -56,6 +56,7 @@ ROWS: list[tuple[str, list[RolloutLine], ToolVerdict, bool, bool]] = [
     ("superseded by nothing", [own("started", key="k"), own("superseded", key="k")], UNCERTAIN, False, True),
     ("made-up output", [request(), output(text="aborted")], UNCERTAIN, False, True),
     ("cut short by the user", [request(), output(text="aborted by user after 1.2s")], UNCERTAIN, False, True),
+    ("truthful output alone", [request(), output(text="outcome unknown: it died")], UNCERTAIN, False, True),
 ]  # fmt: skip
 
 
@@ -151,6 +152,32 @@ def test_display_of_codex_tells_the_end(
     if verdict is not UNCERTAIN:
         assert the_call(*before, shown, output()).verdict is verdict
         assert the_call(*before, output(), shown).verdict is verdict
+
+
+@pytest.mark.guarantee("G8")
+def test_end_that_nobody_knows_is_none_in_whatever_form_it_is_told() -> None:
+    """Our records may be lost on the way (Codex copies only its own), or the process died between them."""
+    told = "outcome unknown: the call was interrupted while it ran"
+    parts = [{"type": "inputText", "text": told}]
+    shown = item("DynamicToolCall", "c1", tool="x", status="failed", success=False, content_items=parts)
+    assert the_call(begin(), request(), own("started"), shown).verdict is UNCERTAIN
+    shell = item("CommandExecution", "c1", **MAKE, status="failed", aggregated_output=told)
+    assert the_call(begin(), request(), shell).verdict is UNCERTAIN
+    listed = response("function_call_output", call_id="c1", output=[{"type": "input_text", "text": told}])
+    assert the_call(begin(), request(), listed).verdict is UNCERTAIN
+
+
+def test_call_tells_where_its_records_stand() -> None:
+    """The request, for whoever needs the whole arguments, and what was said last."""
+    fold = ToolCallFold()
+    fold.add(request(), 100)
+    fold.add(own("started"), 200)
+    (call,) = fold.calls()
+    assert (call.request_offset, call.last_offset) == (100, 200)
+    assert (call.arguments, call.arguments_cut) == ('{"to":"x"}', False)
+    large = response("custom_tool_call", name="apply_patch", input="x" * 9999, call_id="c2")
+    assert the_call(large).arguments == "x" * ARGUMENTS_CHARS_MAX
+    assert the_call(large).arguments_cut
 
 
 def test_call_that_began_by_the_display_is_not_pending() -> None:
