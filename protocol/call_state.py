@@ -256,9 +256,9 @@ class CallChange:
     @property
     def has_ended(self) -> bool:
         """Whether its end is known now and was not before, or turns out to be no good one."""
-        if self.before is ToolVerdict.COMPLETED:
-            return self.verdict in (ToolVerdict.FAILED, ToolVerdict.DECLINED)
-        return self.verdict in KNOWN_VERDICTS and self.before not in KNOWN_VERDICTS
+        if self.before in KNOWN_VERDICTS and self.verdict is ToolVerdict.COMPLETED:
+            return False
+        return self.verdict in KNOWN_VERDICTS and self.verdict is not self.before
 
 
 def _decision(payload: Mapping[str, Any]) -> Decision:

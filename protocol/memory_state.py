@@ -140,6 +140,11 @@ class MemoryState(Struct, omit_defaults=True):
         """Keep a failure."""
         keep_newest(self.failures, self.make(text, place, first), FAILURES_MAX)
 
+    def drop_failure(self, beginning: str) -> None:
+        """Drop the newest failure if it begins so: a later record tells it better."""
+        if self.failures and self.failures[-1].text.startswith(beginning):
+            del self.failures[-1]
+
     def decide(self, text: str, place: Place, first: Place | None = None, *, said: bool = False) -> None:
         """Keep a decision."""
         keep_newest(self.decisions, self.make(text, place, first, said=said), DECISIONS_MAX)

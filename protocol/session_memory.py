@@ -185,6 +185,8 @@ class SessionMemory:
         if change.is_decided:
             self._state.decide(_decision_text(call), place, first)
         elif call.verdict is not ToolVerdict.COMPLETED:
+            if change.before is not None:
+                self._state.drop_failure(f"{_call_name(call)} {change.before}")
             detail = f": {call.error}" if call.error else ""
             self._state.fail(f"{_call_name(call)} {call.verdict}{detail}", place, first)
         elif call.effect is Effect.UNSAFE and call.effect_declared:

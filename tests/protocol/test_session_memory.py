@@ -114,6 +114,8 @@ def test_call_that_failed_is_remembered_once() -> None:
     assert texts(memory.failures) == ["send_mail (c1) failed: no route"]
     assert (memory.failures[0].first_ordinal, memory.failures[0].last_ordinal) == (1, 2)
     assert texts(remembered([own("started"), own("declined", name="rm")]).failures) == ["rm (c1) declined"]
+    told = [begin(), request(), failed, output(), own("declined", error="no route")]
+    assert texts(remembered(told).failures) == ["send_mail (c1) declined: no route"]
     late = [begin(), request(), output(), failed]
     assert texts(remembered(late).failures) == ["send_mail (c1) failed: no route"]
 
