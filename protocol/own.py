@@ -125,11 +125,25 @@ class MemoryItem(RolloutItem, kw_only=True):
     """The fold covers the bytes before this offset."""
     max_ordinal: int | None = None
     epoch: int | None = None
+    turn_id: str | None = None
+    """The turn that is open."""
     open_calls: Any = None
+    recent_calls: Any = None
+    """The newest calls that ended."""
     approvals: Any = None
     checks: Any = None
+    damage: Any = None
+    """Ranges that may have hidden a call."""
+    has_meta: bool | None = None
+    """Whether the thread's own meta line was met."""
+    base_instructions: str | None = None
     turn_context: Any = None
+    thread_settings: Any = None
     usage: Any = None
+    files: Any = None
+    """By path, the `x_files` of the files that were read."""
+    agents: Any = None
+    """By thread id, what sub-agents did last."""
     memory: Any = None
 
 
