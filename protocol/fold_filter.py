@@ -23,7 +23,7 @@ from protocol.line import RolloutLine
 __all__ = ["EVENTS", "ITEMS", "RESPONSES", "TYPES", "item_matters", "matters", "payload_matters"]
 
 TYPES = frozenset(
-    {"session_meta", "turn_context", "token_usage_record", "compacted", "x_approval", "x_call", "x_check"}
+    {"turn_context", "token_usage_record", "compacted", "x_approval", "x_call", "x_check"}
     | {"x_erased", "x_files", "x_gap", "x_state", "x_writer"}
 )
 """Types that matter whatever their payload says."""

@@ -123,6 +123,10 @@ class MemoryItem(RolloutItem, kw_only=True):
     version: int
     upto_offset: int
     """The fold covers the bytes before this offset."""
+    last_line: str | None = None
+    """The last line that it covers: the first 16 digits of its sha256."""
+    examined_from: int | None = None
+    """What stands before this offset, and in older files, was not looked at; None: everything was."""
     max_ordinal: int | None = None
     epoch: int | None = None
     turn_id: str | None = None
@@ -134,9 +138,6 @@ class MemoryItem(RolloutItem, kw_only=True):
     checks: Any = None
     damage: Any = None
     """Ranges that may have hidden a call."""
-    has_meta: bool | None = None
-    """Whether the thread's own meta line was met."""
-    base_instructions: str | None = None
     turn_context: Any = None
     thread_settings: Any = None
     usage: Any = None

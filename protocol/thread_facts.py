@@ -56,8 +56,6 @@ class Usage(Struct, omit_defaults=True):
 
 
 class _State(Struct, omit_defaults=True):
-    base_instructions: str | None = None
-    has_meta: bool = False
     turn_context: Setting | None = None
     thread_settings: Setting | None = None
     usage: Usage | None = None
@@ -74,11 +72,6 @@ class ThreadFacts:
 
     def __init__(self) -> None:
         self._state = _State()
-
-    @property
-    def base_instructions(self) -> str | None:
-        """The instructions that the model began with, from the thread's own meta line."""
-        return self._state.base_instructions
 
     @property
     def turn_context(self) -> Setting | None:
@@ -111,17 +104,6 @@ class ThreadFacts:
         take = _TAKERS.get((line.type or "", variant))
         if take is not None:
             take(self, line, payload, place)
-
-    def _meta(self, line: RolloutLine, payload: Mapping[str, Any], place: Place) -> None:
-        del line, place
-        if self._state.has_meta:
-            return  # later ones are history that a fork copied
-        self._state.has_meta = True
-        given = payload.get("base_instructions")
-        text = given.get("text") if isinstance(given, Mapping) else given
-        text = text_of(text) or text_of(payload.get("instructions"))
-        if text is not None and len(text) <= SETTING_BYTES_MAX:
-            self._state.base_instructions = text
 
     def _turn_context(self, line: RolloutLine, payload: Mapping[str, Any], place: Place) -> None:
         self._state.turn_context = _setting(line, payload, place)
@@ -196,7 +178,6 @@ class ThreadFacts:
 _Taker = Callable[[ThreadFacts, RolloutLine, Mapping[str, Any], Place], None]
 
 _TAKERS: dict[tuple[str, str | None], _Taker] = {
-    ("session_meta", None): ThreadFacts._meta,
     ("turn_context", None): ThreadFacts._turn_context,
     ("token_usage_record", None): ThreadFacts._usage_record,
     ("x_files", None): ThreadFacts._file,

@@ -119,7 +119,6 @@ def test_what_was_said_before_a_checkpoint_is_still_known() -> None:
     later = ThreadFold.restore(reread(fold.snapshot(9000)))
     assert later is not None
     facts = later.facts
-    assert facts.base_instructions == "Be brief."
     assert facts.turn_context is not None
     assert facts.turn_context.value["model"] == "m"
     assert facts.files == {"/srv/a.py": {"size": 3, "sha256": "ab"}}
@@ -129,13 +128,6 @@ def test_what_was_said_before_a_checkpoint_is_still_known() -> None:
         "c2": ToolVerdict.UNCERTAIN,
     }
     assert [call.arguments for call in later.calls.open_calls()] == ['{"to":"x"}']
-
-
-@pytest.mark.case("B54")
-def test_meta_line_of_another_thread_is_history() -> None:
-    """The first meta line is the thread's own; those that a fork copied say nothing of it."""
-    metas = [line("session_meta", {"id": each, "base_instructions": {"text": each}}) for each in "ab"]
-    assert folded(metas).facts.base_instructions == "a"
 
 
 def test_usage_that_is_told_again_is_not_added() -> None:
