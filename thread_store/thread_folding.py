@@ -76,25 +76,39 @@ def fold_lineage(
     start = Place(0, 0) if deep or examined_from is None else examined_from
     is_start = start <= lineage.start
     whole = is_start and lineage.problem is None
-    return _fold_on(
-        lineage, FoldedThread(fold=ThreadFold(safety), upto=start, examined_from=start, whole=whole)
-    )
+    fold = ThreadFold(safety)
+    if is_start and lineage.problem is not None:
+        fold.add_damage(f"base_{lineage.problem.code}")
+    if lineage.segments[start.segment].damage is not None:
+        fold.add_damage("damaged_frame")
+    return _fold_on(lineage, FoldedThread(fold=fold, upto=start, examined_from=start, whole=whole))
 
 
 def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:
+    fold, begun = folded.fold, folded.upto.segment
     for found in lineage.forward(folded.upto, lineage.end):
-        take_record(folded.fold, found.record)
+        if found.segment != begun:
+            begun = found.segment
+            _begin_file(fold, lineage, begun)
+        take_record(fold, found.record)
     folded.upto = max(folded.upto, lineage.end)
     return folded
 
 
+def _begin_file(fold: ThreadFold, lineage: Lineage, segment: int) -> None:
+    """Metas of younger files are numbered like records; what a compressed file has lost is damage."""
+    with lineage.open(segment) as file:
+        fold.pass_over(file.meta_line.ordinal)
+    if lineage.segments[segment].damage is not None:
+        fold.add_damage("damaged_frame")
+
+
 def take_record(fold: ThreadFold, record: RolloutRecord) -> None:
     """The next record of a thread, whole or damaged."""
-    end = record.offset + record.size + 1
     if record.line is not None:
-        fold.add(record.line, record.offset, end)
+        fold.add(record.line, record.offset)
     elif record.warning is not None:
-        fold.add_damage(record.warning.reason, record.offset, end)
+        fold.add_damage(record.warning.reason, record.offset, record.offset + record.size + 1)
 
 
 # Snapshots
