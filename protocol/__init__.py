@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from protocol import tracks
+    from protocol.approvals import Approval, ApprovalFold
+    from protocol.call_state import Decision, ToolCall
+    from protocol.checks import Check, CheckFold
     from protocol.codec import encode_item
     from protocol.content import EncryptedContent, InputAudio, InputImage, InputText, OutputText
     from protocol.context import (
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
         TurnContext,
         WorldState,
     )
+    from protocol.damage import Damage, DamageFold
     from protocol.document import place_document, upcast_document
     from protocol.errors import (
         ActiveWriter,
@@ -66,9 +70,11 @@ if TYPE_CHECKING:
         UserMessageEvent,
         WebSearchEnd,
     )
+    from protocol.fold_filter import item_matters, matters
     from protocol.ids import ThreadId
     from protocol.items import CODEX_TYPES, RawItem, RolloutItem, bind, decode_item
     from protocol.line import RolloutLine, decode_line, encode_line
+    from protocol.memory_entries import Entry
     from protocol.meta import BaseInstructions, GitInfo, HistoryBase, SessionMeta
     from protocol.own import (
         ApprovalItem,
@@ -82,6 +88,7 @@ if TYPE_CHECKING:
         StateItem,
         WriterItem,
     )
+    from protocol.plans import Plan, Todo
     from protocol.redact import redact_item
     from protocol.response_items import (
         CustomToolCall,
@@ -94,7 +101,13 @@ if TYPE_CHECKING:
         ResponseItem,
         WebSearchCall,
     )
+    from protocol.session_memory import SessionMemory
+    from protocol.thread_facts import Setting, ThreadFacts, Usage
+    from protocol.thread_fold import ThreadFold
     from protocol.timestamps import format_timestamp, now_ms, parse_timestamp
+    from protocol.tool_calls import CallChange, ToolCallFold
+    from protocol.tool_safety import DEFAULT_TOOL_SAFETY, Effect, ToolSafety
+    from protocol.tool_verdicts import ToolVerdict
     from protocol.turn_items import (
         AgentMessageItem,
         CommandExecutionItem,
@@ -114,14 +127,20 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODEX_TYPES",
+    "DEFAULT_TOOL_SAFETY",
     "VERSION",
     "ActiveWriter",
     "AgentMessageEvent",
     "AgentMessageItem",
     "AgentReasoningEvent",
+    "Approval",
+    "ApprovalFold",
     "ApprovalItem",
     "BaseInstructions",
+    "CallChange",
     "CallItem",
+    "Check",
+    "CheckFold",
     "CheckItem",
     "CommandExecutionItem",
     "Compacted",
@@ -129,8 +148,13 @@ __all__ = [
     "ContextCompactionItem",
     "CustomToolCall",
     "CustomToolCallOutput",
+    "Damage",
+    "DamageFold",
+    "Decision",
     "DynamicToolCallItem",
+    "Effect",
     "EncryptedContent",
+    "Entry",
     "ErasedItem",
     "EventMsg",
     "FileChangeItem",
@@ -160,6 +184,7 @@ __all__ = [
     "OutputText",
     "PatchApplyEnd",
     "PendingQueueFull",
+    "Plan",
     "PlanItem",
     "PlanStep",
     "PlanUpdate",
@@ -178,24 +203,34 @@ __all__ = [
     "RolloutReplaced",
     "RolloutUnreadable",
     "RolloutWriteError",
+    "SessionMemory",
     "SessionMeta",
+    "Setting",
     "SourceItem",
     "StateItem",
     "TaskComplete",
     "TaskStarted",
+    "ThreadFacts",
+    "ThreadFold",
     "ThreadId",
     "ThreadNotFound",
     "ThreadReferenced",
     "ThreadRolledBack",
     "TimeSpan",
+    "Todo",
     "TokenCount",
     "TokenUsage",
     "TokenUsageInfo",
     "TokenUsageRecord",
+    "ToolCall",
+    "ToolCallFold",
+    "ToolSafety",
+    "ToolVerdict",
     "TurnAborted",
     "TurnContext",
     "TurnItem",
     "UnwrittenItems",
+    "Usage",
     "UserMessageEvent",
     "UserMessageItem",
     "WebSearchCall",
@@ -211,6 +246,8 @@ __all__ = [
     "encode_item",
     "encode_line",
     "format_timestamp",
+    "item_matters",
+    "matters",
     "new_item_id",
     "now_ms",
     "parse_timestamp",
@@ -256,6 +293,19 @@ _NAMES = {
         "WebSearchItem new_item_id"
     ),
     "version": "VERSION",
+    "approvals": "Approval ApprovalFold",
+    "call_state": "Decision ToolCall",
+    "checks": "Check CheckFold",
+    "damage": "Damage DamageFold",
+    "fold_filter": "item_matters matters",
+    "memory_entries": "Entry",
+    "plans": "Plan Todo",
+    "session_memory": "SessionMemory",
+    "thread_facts": "Setting ThreadFacts Usage",
+    "thread_fold": "ThreadFold",
+    "tool_calls": "CallChange ToolCallFold",
+    "tool_safety": "DEFAULT_TOOL_SAFETY Effect ToolSafety",
+    "tool_verdicts": "ToolVerdict",
 }
 _HOMES = {name: f"protocol.{module}" for module, names in _NAMES.items() for name in names.split()}
 

@@ -123,13 +123,28 @@ class MemoryItem(RolloutItem, kw_only=True):
     version: int
     upto_offset: int
     """The fold covers the bytes before this offset."""
+    last_line: str | None = None
+    """The last line that it covers: the first 16 digits of its sha256."""
+    examined_from: int | None = None
+    """What stands before this offset, and in older files, was not looked at; None: everything was."""
     max_ordinal: int | None = None
     epoch: int | None = None
+    turn_id: str | None = None
+    """The turn that is open."""
     open_calls: Any = None
+    recent_calls: Any = None
+    """The newest calls that ended."""
     approvals: Any = None
     checks: Any = None
+    damage: Any = None
+    """Ranges that may have hidden a call."""
     turn_context: Any = None
+    thread_settings: Any = None
     usage: Any = None
+    files: Any = None
+    """By path, the `x_files` of the files that were read."""
+    agents: Any = None
+    """By thread id, what sub-agents did last."""
     memory: Any = None
 
 

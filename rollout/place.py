@@ -17,6 +17,7 @@ import anyio
 
 from protocol.errors import RecorderClosed
 from rollout.backlog import Backlog, Chunk
+from rollout.follower import Follower, NoFollower
 from rollout.pending import Pending
 from rollout.service import Service
 from rollout.sink import Sink, SinkDisturbed
@@ -37,6 +38,7 @@ class Place:
         """From here on the place is left alone."""
         self.healings = 0
         """How many were begun."""
+        self.follower: Follower = NoFollower()
         self._service = service
         self._sink = sink
         self._backlog = backlog
@@ -73,8 +75,10 @@ class Place:
         if sink.created:
             sink.verify()
         while backlog.waiting:
-            sink.append(backlog.waiting[0])
+            chunk = backlog.waiting[0]
+            sink.append(chunk)
             backlog.pass_written()
+            self.follower.look(chunk.data)
 
     async def heal(self) -> None:
         """Make the place whole, as far as there is anything of it.

@@ -31,6 +31,7 @@ from rollout.backlog import Backlog
 from rollout.barrier import Barrier, BarrierQueue, Goal
 from rollout.config import RecorderConfig
 from rollout.ending import Ending, fresh_copy
+from rollout.follower import Follower
 from rollout.health import WriterHealth
 from rollout.pending import Pending
 from rollout.place import Place
@@ -99,6 +100,11 @@ class Writer:
         self._state = WriterState.OPEN if sink.created else WriterState.DEFERRED
         self._retries = 0
         self._tasks: anyio.abc.TaskGroup
+
+    def follow(self, follower: Follower) -> None:
+        """Tell it what is written. Before the first record."""
+        self._place.follower = follower
+        follower.attach(lambda: self._service.call(self._alarm.ring))
 
     # Called from any thread
 
@@ -326,7 +332,12 @@ class Writer:
             return
         if self._ending.fenced is not None:
             self._end(self._ending.fenced)
-        elif not (self._trouble or self._barriers) and self._progress.is_drained and self._is_undisturbed():
+        elif (
+            not (self._trouble or self._barriers)
+            and self._place.follower.is_done
+            and self._progress.is_drained
+            and self._is_undisturbed()
+        ):
             self._end(None)
 
     def _deadline_passed(self) -> None:

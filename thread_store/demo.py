@@ -28,7 +28,7 @@ __all__ = ["Comparison", "DemoFailed", "DemoReport", "compare", "found_digests",
 _START_SECONDS = 30.0
 """So long the agent may take to its first acknowledgement, on a slow machine."""
 
-_NOT_ITEMS = ("session_meta", "x_writer")
+_NOT_ITEMS = ("session_meta", "x_memory", "x_writer")
 """What a recorder writes of its own accord."""
 
 Watcher = Callable[[dict[str, Any]], None]

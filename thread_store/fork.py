@@ -26,7 +26,7 @@ from rollout.live_file import folders_up_to_home
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.borders import Border, resolve_border
 from thread_store.fork_copy import ForkCalls, Progress, copy_range, write_all
-from thread_store.fork_meta import MetaOrigin, fork_payload, meta_line, padded_meta_line
+from thread_store.fork_meta import MetaOrigin, fork_payload, left_out_line, meta_line, padded_meta_line
 from thread_store.fork_point import ForkPoint
 from thread_store.home import Home
 from thread_store.lineage import Lineage
@@ -141,7 +141,8 @@ class _Part(NamedTuple):
 
 def _parts(lineage: Lineage, border: Border) -> list[_Part]:
     """What is copied. Of the oldest file everything, its meta included; of the others what follows their
-    metas: a meta in the midst of a history makes Codex forget what stands before it."""
+    metas: a meta in the midst of a history makes Codex forget what stands before it. An `x_erased` takes its
+    place, so that no ordinal is missing."""
     parts = []
     for index, segment in enumerate(lineage.segments[: border.place.segment + 1]):
         end = border.offset if index == border.place.segment else segment.end
@@ -172,6 +173,8 @@ def _make_copy(
         write_all(calls, descriptor, header)
         for part in parts:
             with lineage.open(part.segment) as file:
+                if part.segment and part.end > part.start:
+                    write_all(calls, descriptor, left_out_line(file))
                 copy_range(file, part.start, part.end, descriptor, calls=calls, progress=report)
 
     make_file(target, fill, calls=calls)

@@ -16,11 +16,20 @@ from msgspec import structs
 from protocol.codec import encode_item
 from protocol.items import RolloutItem
 from protocol.meta import HistoryBase, SessionMeta
+from protocol.own import ErasedItem
 from protocol.timestamps import format_timestamp, now_ms
 from protocol.version import ORIGINATOR, VERSION
 from thread_store.open_rollout import OpenRollout
 
-__all__ = ["ALIGNMENT_BYTES", "MetaOrigin", "fork_payload", "meta_line", "padded_meta_line", "revert_payload"]
+__all__ = [
+    "ALIGNMENT_BYTES",
+    "MetaOrigin",
+    "fork_payload",
+    "left_out_line",
+    "meta_line",
+    "padded_meta_line",
+    "revert_payload",
+]
 
 ALIGNMENT_BYTES = 4096
 """Blocks of a file system are as long, or a part of it, nearly everywhere."""
@@ -116,6 +125,18 @@ def meta_line(payload: Mapping[str, Any], ordinal: int | None) -> bytes:
     """
     item = RolloutItem.raw("session_meta", payload)
     return encode_item(item, timestamp=format_timestamp(now_ms()), ordinal=ordinal)
+
+
+def left_out_line(file: OpenRollout) -> bytes:
+    """What stands in a copy for the meta line of a file in the midst of a chain."""
+    record = file.meta_record
+    name = file.rollout_id or "an older rollout"
+    item = ErasedItem(
+        ordinal=file.meta_line.ordinal,
+        bytes=record.size,
+        reason=f"the meta line of {name}; a copy has its own",
+    )
+    return encode_item(item, timestamp=format_timestamp(now_ms()))
 
 
 def padded_meta_line(payload: Mapping[str, Any], ordinal: int | None) -> bytes:

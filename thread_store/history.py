@@ -55,7 +55,7 @@ class ThreadHistory(Struct, frozen=True, kw_only=True):
     def items(self) -> Iterator[RolloutItem]:
         """What was recorded, decoded; without the thread's own meta and what writers note of themselves."""
         for record in self.records:
-            if record.line is not None and record.line.type not in ("session_meta", "x_writer"):
+            if record.line is not None and record.line.type not in ("session_meta", "x_memory", "x_writer"):
                 yield record.line.item()
 
 

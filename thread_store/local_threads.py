@@ -47,6 +47,7 @@ from thread_store.history import ThreadHistory, read_history
 from thread_store.home import Home
 from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks, WriterLock
+from thread_store.memory_keeper import MemoryKeeper
 from thread_store.open_threads import OpenThreads
 from thread_store.revert import make_revert, turns_to_drop
 from thread_store.take_over import move_on
@@ -120,6 +121,7 @@ class LocalThreads:
                 fence=lock.verify,
                 on_close=on_close,
             )
+            self._keep_memory(core)
             return core, core.meta or meta
 
         return self._hold(lambda: self.locks.acquire(thread_id), make)
@@ -166,7 +168,13 @@ class LocalThreads:
             on_close=on_close,
         )
         lock.raise_fence(core.epoch)
+        self._keep_memory(core)
         return core, meta
+
+    def _keep_memory(self, core: Core) -> MemoryKeeper:
+        keeper = MemoryKeeper(core.path, self.home, pending=core.pending, service=self._service)
+        core.writer.follow(keeper)
+        return keeper
 
     def fork(
         self,

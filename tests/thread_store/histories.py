@@ -154,10 +154,10 @@ def base_of(
 
 
 def history(path: str | Path, home: Home) -> list[bytes]:
-    """The lines of a thread as one history, without any meta."""
+    """The lines of a thread as one history, without any meta, or what stands in a copy for one."""
     records = [each.record for each in read_lineage(path, home)]
     lines = [record.line for record in records if record.line is not None]
-    return [each.source or b"" for each in lines if each.type != "session_meta"]
+    return [each.source or b"" for each in lines if each.type not in ("session_meta", "x_erased")]
 
 
 def body_lines(data: bytes) -> list[bytes]:

@@ -24,7 +24,7 @@ from thread_store.cli.failures import ExitCode
 from thread_store.locks import ThreadLocks
 
 PATIENCE_SECONDS = 60.0
-OWN = ("session_meta", "x_writer")
+OWN = ("session_meta", "x_memory", "x_writer")
 
 
 def note(number: int, size: int = 0) -> bytes:
