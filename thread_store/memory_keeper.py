@@ -153,10 +153,4 @@ class _Folded:
         self._last_line = line_hash(file.last_line(end))
 
     def snapshot(self) -> MemoryItem:
-        folded = self.folded
-        item = folded.fold.snapshot(folded.upto.offset)
-        item.last_line = self._last_line
-        if not folded.whole:
-            own = folded.examined_from.segment == folded.upto.segment
-            item.examined_from = folded.examined_from.offset if own else 0
-        return item
+        return self.folded.snapshot(self._last_line)
