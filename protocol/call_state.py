@@ -103,6 +103,8 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     call_id: str
     turn_id: str | None = None
+    outside: bool = False
+    """Whether it is known to be of no turn: one began, or another writer, since it was met."""
     serial: int = 0
     """Greater than that of every call that was kept when it was first met."""
     kind: str | None = None

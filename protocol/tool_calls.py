@@ -72,6 +72,7 @@ class ToolCallFold:
         self._closed: dict[tuple[str, str], CallState] = {}
         self._turn_id: str | None = None
         self._epoch: int | None = None
+
     # -- what came out
 
     @property
@@ -120,7 +121,7 @@ class ToolCallFold:
         self.damage.add(reason, offset, end)
 
     def note_damage(self, damage: Damage) -> None:
-        """A range was noted in `damage`: what is pending may have begun there, intended or to be tried again."""
+        """A range was noted in `damage`: what is pending may have begun there."""
         if damage.hides_records:
             for call in self._open.values():
                 call.doubted = call.doubted or call.rule.verdict is ToolVerdict.PENDING
@@ -147,14 +148,22 @@ class ToolCallFold:
         named = text_of(payload.get("turn_id"))
         if variant in _TURN_BEGINS or record_type == "turn_context":
             self._turn_id = named or self._turn_id
+            if variant in _TURN_BEGINS:
+                self._leave_outside()
         elif variant in _TURN_ENDS and named in (None, self._turn_id):
             self._turn_id = None
+
+    def _leave_outside(self) -> None:
+        """What was met outside any turn until now is of none."""
+        for call in self._kept():
+            call.outside = call.outside or call.turn_id is None
 
     def _take_writer(self, payload: Mapping[str, Any]) -> None:
         event, epoch = payload.get("event"), payload.get("epoch")
         if isinstance(epoch, int) and not isinstance(epoch, bool):
             self._epoch = max(epoch, self._epoch or epoch)
         if event in ("opened", "closed"):
+            self._leave_outside()
             for call in self._open.values():
                 call.epoch_end = call.epoch_end or ("closed" if event == "closed" else "lost")
 
@@ -195,10 +204,11 @@ class ToolCallFold:
         return exact if request or exact is not None else self._newest(call_id)
 
     def _adopt(self, call_id: str, turn_id: str) -> CallState | None:
-        """A call that was met outside any turn: now its turn is known."""
+        """A call that was just met outside any turn: now its turn is known. One of long ago is another."""
         for calls in (self._open, self._closed):
-            call = calls.pop(("", call_id), None)
-            if call is not None:
+            call = calls.get(("", call_id))
+            if call is not None and not call.outside:
+                del calls["", call_id]
                 call.turn_id = turn_id
                 calls[call.place] = call
                 return call

@@ -64,6 +64,7 @@ def fold_lineage(
     lineage: Lineage,
     memories: Iterable[LineageRecord] | None = None,
     *,
+    start: FoldedThread | None = None,
     examined_from: Place | None = None,
     deep: bool = False,
     safety: ToolSafety = DEFAULT_TOOL_SAFETY,
@@ -72,6 +73,8 @@ def fold_lineage(
 
     Args:
         memories: the `x_memory` records that are known, newest first; None: look for them.
+        start: a fold that is known to be that of the beginning (`thread_store.derived_snapshot`); it is
+            gone on with, before any of `memories`.
         examined_from: where to begin if none of them fits; None: at the start.
         deep: at the start in any case.
 
@@ -79,6 +82,8 @@ def fold_lineage(
         ThreadNotFound, RolloutReplaced, RolloutUnreadable: a file of the chain went away meanwhile.
     """
     if not deep:
+        if start is not None:
+            return _fold_on(lineage, start)
         for memory in _find_memories(lineage) if memories is None else memories:
             found = _find_covered(lineage, memory)
             if found is None:
@@ -92,14 +97,14 @@ def fold_lineage(
             restored = _restore(item, Place(memory.segment, upto), safety)
             if restored is not None:
                 return _fold_on(lineage, restored)
-    start = Place(0, 0) if deep or examined_from is None else examined_from
-    is_start = start <= lineage.start
+    begin = Place(0, 0) if deep or examined_from is None else examined_from
+    is_start = begin <= lineage.start
     whole = is_start and lineage.problem is None
     fold = ThreadFold(safety)
     if is_start and lineage.problem is not None:
         fold.add_damage(f"base_{lineage.problem.code}")
-    _begin_file(fold, lineage, start.segment)
-    return _fold_on(lineage, FoldedThread(fold=fold, upto=start, examined_from=start, whole=whole))
+    _begin_file(fold, lineage, begin.segment)
+    return _fold_on(lineage, FoldedThread(fold=fold, upto=begin, examined_from=begin, whole=whole))
 
 
 def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:

@@ -101,8 +101,8 @@ class _World:
         self.retries: list[tuple[Intent, str, str, str | None, int]] = []
         self.uncertain: list[tuple[Intent, str, str, str | None, int]] = []
         """Intent, turn, call id, key, attempt: what a crash has left open."""
-        self.put("session_meta", {"id": THREAD, "timestamp": STAMP, "cwd": "/srv", "originator": "hand",
-                                  "cli_version": "1", "source": "cli", "history_mode": "paginated"})  # fmt: skip
+        meta = {"id": THREAD, "timestamp": STAMP, "cwd": "/srv", "originator": "hand", "cli_version": "1"}
+        self.put("session_meta", {**meta, "source": "cli", "history_mode": "paginated"})
 
     # Bytes
 
@@ -192,7 +192,9 @@ class _World:
             self.lines.append(cut + b"\n")
         else:
             self.damaged.add(len(self.lines))
-            self.lines.append(cut + self.encode("event_msg", {"type": "agent_message", "message": "n"}) + b"\n")
+            self.lines.append(
+                cut + self.encode("event_msg", {"type": "agent_message", "message": "n"}) + b"\n"
+            )
 
     def work(self) -> bool:
         """A few turns; True if the process died on the way."""
@@ -203,7 +205,9 @@ class _World:
             if not bare:
                 self.put("event_msg", {"type": "task_started", "turn_id": turn})
                 self.turn = turn
-            jobs = [self.start_job(turn) for _ in range(self.rng.randint(0, 4))]
+            jobs: list[_Job] = []
+            for _ in range(self.rng.randint(0, 4)):
+                jobs.append(self.start_job(turn, {each.call_id for each in jobs}))
             dies_after = self.rng.randint(0, 25) if self.rng.random() < 0.4 else None
             while jobs or self.rng.random() < 0.5:
                 if dies_after == 0:
@@ -219,21 +223,25 @@ class _World:
                 else:
                     self.put_aside(turn)
             if dies_after is None and self.rng.random() < 0.9 and not bare:
-                self.put("event_msg", {"type": "task_complete", "turn_id": turn, "last_agent_message": "done"})
+                self.put(
+                    "event_msg", {"type": "task_complete", "turn_id": turn, "last_agent_message": "done"}
+                )
                 self.turn = None
         return False
 
-    def start_job(self, turn: str) -> _Job:
+    def start_job(self, turn: str, running: set[str]) -> _Job:
         rng = self.rng
-        if self.retries and self.ours and rng.random() < 0.9:
+        if self.retries and self.ours and self.retries[-1][2] not in running and rng.random() < 0.9:
             return self.start_retry(turn)
         name, namespace, kind, unsafe = rng.choice(_TOOLS)
         intent = Intent(name, unsafe)
         self.intents.append(intent)
         self.calls += 1
-        taken = {call_id for each in self.intents for place_turn, call_id in each.places if place_turn == turn}
+        taken = {
+            call_id for each in self.intents for place_turn, call_id in each.places if place_turn == turn
+        }
         call_id = rng.choice(["call_0", "call_1", f"c{self.calls}"])
-        if call_id in taken:  # two at once of one name nobody could tell apart
+        if call_id in taken | running:  # two at once of one id nobody could tell apart
             call_id = f"c{self.calls}"
         key = rng.choice([None, None, f"k{self.calls}"])
         return _Job(self, intent, turn, call_id, key, 1, _Tool(name, namespace, kind))
@@ -272,8 +280,8 @@ class _World:
             plan = [{"step": "a", "status": rng.choice(["pending", "completed"])}]
             self.put("event_msg", {"type": "plan_update", "plan": plan})
         elif kind == 5:
-            self.put("x_approval", {"approval_id": rng.choice("ab"), "state": rng.choice(["requested", "approved"]),
-                                    "scope": "session"})  # fmt: skip
+            state = rng.choice(["requested", "approved"])
+            self.put("x_approval", {"approval_id": rng.choice("ab"), "state": state, "scope": "session"})
         elif kind == 6:
             self.put("turn_context", {"cwd": "/srv", "model": rng.choice("mn")} | _named(turn))
         elif kind == 7:
@@ -310,7 +318,14 @@ class _Job:
     """One attempt under way: the records that it still writes."""
 
     def __init__(
-        self, world: _World, intent: Intent, turn: str, call_id: str, key: str | None, attempt: int, tool: _Tool
+        self,
+        world: _World,
+        intent: Intent,
+        turn: str,
+        call_id: str,
+        key: str | None,
+        attempt: int,
+        tool: _Tool,
     ) -> None:
         self.world, self.intent, self.turn, self.call_id = world, intent, turn, call_id
         self.key, self.attempt, self.tool = key, attempt, tool
@@ -401,7 +416,11 @@ class _Job:
             yield "event_msg", begin, None
         how = rng.choice(["completed", "completed", "failed", "aborted"])
         if how == "aborted":
-            yield "response_item", _output(self.call_id, rng.choice(["aborted", "aborted by user after 1s"])), None
+            yield (
+                "response_item",
+                _output(self.call_id, rng.choice(["aborted", "aborted by user after 1s"])),
+                None,
+            )
             return
         end: list[Step] = [("response_item", _output(self.call_id, "ok"), self._end)]
         if rng.random() < 0.6:

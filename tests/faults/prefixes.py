@@ -187,7 +187,12 @@ class _Judge:
                     last = line_hash(file.last_line(folded.upto.offset))
             memory = folded.snapshot(last)
             number = (folded.fold.damage.max_ordinal or 0) + 1
-            asked = {"type": "function_call", "name": "send_mail", "arguments": "{}", "call_id": f"late{number}"}
+            asked = {
+                "type": "function_call",
+                "name": "send_mail",
+                "arguments": "{}",
+                "call_id": f"late{number}",
+            }
             lines = [
                 encode_item(RolloutItem.raw("response_item", asked), timestamp=STAMP, ordinal=number),
                 encode_item(memory, timestamp=STAMP),
@@ -232,7 +237,9 @@ def _differences(found: Any, expected: Any, place: str = "") -> Iterator[str]:
     if isinstance(found, dict) and isinstance(expected, dict):
         for key in {**found, **expected}:
             yield from _differences(found.get(key), expected.get(key), f"{place}.{key}")
-    elif isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected):
+    elif (
+        isinstance(found, list | tuple) and isinstance(expected, list | tuple) and len(found) == len(expected)
+    ):
         for number, pair in enumerate(zip(found, expected, strict=True)):
             yield from _differences(*pair, f"{place}[{number}]")
     elif found != expected:

@@ -354,6 +354,17 @@ def test_second_record_of_an_end_is_not_the_end_of_an_older_call() -> None:
 
 
 @pytest.mark.guarantee("G8")
+def test_call_outside_any_turn_is_not_taken_for_one_of_a_later_turn() -> None:
+    """Its id comes again in a turn: what that one does says nothing of the older one."""
+    older = [request(), own("started")]
+    newer = [own("intended", turn_id="t2"), own("started", turn_id="t2"), own("completed", turn_id="t2")]
+    for between in (begin("t2"), writer("opened", epoch=2)):
+        calls = folded([*older, between, *newer]).calls()
+        assert [(call.turn_id, call.verdict) for call in calls] == [("t2", COMPLETED), (None, UNCERTAIN)]
+    assert folded([*older, *newer]).open_calls() == [], "a request just before is the same call"
+
+
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("reason", ["not_json", "gap"])
 def test_pending_call_may_have_begun_in_a_damaged_range(reason: str) -> None:
     """Neither an intended call nor a decision to retry outlives a range that may have hidden the start."""
