@@ -235,9 +235,14 @@ class ToolCallFold:
             self.damage.add("unreadable_call", offset, detail="an x_call without call_id or state")
             return None
         turn_id, attempt = text_of(payload.get("turn_id")), count_of(payload.get("attempt")) or 1
-        call = self._find(call_id, turn_id, request=state in ("intended", "started"))
+        if state == "resolved" and turn_id is None:
+            call = self._find_decided(call_id)
+        else:
+            call = self._find(call_id, turn_id, request=state in ("intended", "started"))
         before = None if call is None else call.rule.verdict
         if call is None:
+            if state == "resolved" and self._newest(call_id) is not None:
+                return None  # nobody knows which one is meant
             call = self._begin(call_id, turn_id, attempt)
         if not call.advance(state, attempt):
             return None
@@ -245,6 +250,14 @@ class ToolCallFold:
         call.epoch, call.epoch_end = self._epoch, None
         self._note_replaced(call)
         return self._settle(call, before, line, offset)
+
+    def _find_decided(self, call_id: str) -> CallState | None:
+        """What a decision without a turn means: of several open calls of that id the one that has no turn,
+        else none. A permission to run again must not get to another call."""
+        named = [each for each in self._open.values() if each.call_id == call_id]
+        if len(named) > 1:
+            return self._open.get(("", call_id))
+        return named[0] if named else self._find(call_id, None)
 
     def _note_replaced(self, call: CallState) -> None:
         """Of the attempts of one intent, the latest counts; those before it never run again."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from protocol.ids import ThreadId
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FILE_MODE, FileCalls
 
 if sys.platform != "win32":
     import fcntl
@@ -94,9 +94,10 @@ class DerivedFolder:
 
     def _write(self, path: str, data: bytes) -> None:
         temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-        descriptor = os.open(temporary, _NEW, 0o600)
+        descriptor = os.open(temporary, _NEW, FILE_MODE)
         try:
             try:
+                os.fchmod(descriptor, FILE_MODE)  # whatever the umask
                 view = memoryview(data)
                 while view:
                     view = view[self._calls.write(descriptor, view) :]
@@ -119,7 +120,7 @@ class DerivedFolder:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """One at a time, over all processes, where the file system has flock."""
-        descriptor = os.open(os.path.join(self.path, ".guard"), _GUARD, 0o600)
+        descriptor = os.open(os.path.join(self.path, ".guard"), _GUARD, FILE_MODE)
         try:
             if sys.platform != "win32":
                 _lock(descriptor)

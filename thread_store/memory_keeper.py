@@ -1,5 +1,6 @@
 """Keeps the fold of an open thread at hand, and records it: an `x_memory` after each checkpoint and every
-thousand records, so that a resume need not read further back.
+thousand records, so that a resume need not read further back; and aside, then and at the end, as the derived
+snapshot of the rollout.
 
 Invariant: the fold is made of the lines as they stand in the file, read back, and of nothing else. If
 the file is not what was folded (cut, rebuilt, replaced), it is folded anew. An `x_memory` that can't be
@@ -13,6 +14,7 @@ snapshot in the queue as a note of the recorder.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 
@@ -22,10 +24,11 @@ from protocol.session_memory import SessionMemory
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.pending import Pending
 from rollout.service import Service
+from thread_store.derived_snapshot import DerivedSnapshots
 from thread_store.home import Home
 from thread_store.lineage import Lineage, Place
 from thread_store.open_rollout import OpenRollout
-from thread_store.thread_folding import FoldedThread, fold_lineage, line_hash, take_record
+from thread_store.thread_folding import FoldedThread, line_hash, take_record
 
 __all__ = ["MEMORY_EVERY_RECORDS", "MemoryKeeper"]
 
@@ -47,15 +50,20 @@ class MemoryKeeper:
         *,
         pending: Pending,
         service: Service,
+        derived: DerivedSnapshots,
         safety: ToolSafety = DEFAULT_TOOL_SAFETY,
     ) -> None:
         self._path = path
         self._home = home
+        self._derived = derived
         self._pending = pending
         self._service = service
         self._safety = safety
+        self._pid = os.getpid()
         self._lines = 0
         self._checkpoint = False
+        self._is_kept = True
+        """Whether nothing was written since the derived snapshot."""
         self._busy = False
         self._wake: Callable[[], None] = lambda: None
         self._reading = threading.Lock()
@@ -68,6 +76,7 @@ class MemoryKeeper:
 
     def look(self, data: bytes | bytearray) -> None:
         self._lines += data.count(b"\n")
+        self._is_kept = False
         self._checkpoint = self._checkpoint or _CHECKPOINT in data
         self._start_if_due()
 
@@ -89,7 +98,10 @@ class MemoryKeeper:
 
     def _record(self) -> None:
         try:
-            self._pending.append_note(self._snapshot())
+            with self._reading:
+                known = self._catch_up()
+                self._pending.append_note(known.snapshot())
+                self._keep_aside(known)
         except (RolloutError, OSError) as error:
             _log.warning("%s: its session memory is not recorded this time: %s", self._path, error)
         except Exception as bug:  # noqa: BLE001  # in the fold: it must not cost a thread of the pool
@@ -97,9 +109,21 @@ class MemoryKeeper:
         finally:
             self._service.call(self._finish)
 
-    def _snapshot(self) -> MemoryItem:
-        with self._reading:
-            return self._catch_up().snapshot()
+    def keep_last(self) -> None:
+        """The writer has ended: keep the derived snapshot of all that it wrote. Blocks; never raises."""
+        try:
+            with self._reading:
+                if not self._is_kept:
+                    self._keep_aside(self._catch_up())
+        except (RolloutError, OSError) as error:
+            _log.info("%s: it has no derived snapshot: %s", self._path, error)
+        except Exception as bug:  # noqa: BLE001  # whoever waits for the lock must get it
+            _log.error("%s: its derived snapshot can't be made; this is a bug", self._path, exc_info=bug)
+
+    def _keep_aside(self, known: _Folded) -> None:
+        self._is_kept = True  # what is written meanwhile says so again
+        with Lineage.resolve(self._path, self._home) as lineage:
+            self._derived.write(known.folded, lineage)
 
     def memory(self) -> SessionMemory:
         """The session memory of what the OS has by now. Blocks, O(lines added since it was last asked for).
@@ -107,6 +131,8 @@ class MemoryKeeper:
         Raises:
             ThreadNotFound, NotARollout, RolloutUnreadable: the rollout can't be read back.
         """
+        if os.getpid() != self._pid:  # in a forked child: who held the lock goes on in the parent only
+            return _Folded.read(self._path, self._home, self._derived, self._safety).folded.fold.memory
         with self._reading:
             plain = self._catch_up().folded.fold.memory.to_plain()
         return SessionMemory.from_plain(plain)
@@ -117,7 +143,7 @@ class MemoryKeeper:
             if known is not None and known.still_stands(file):
                 known.read_on(file)
             else:
-                known = _Folded.read(self._path, self._home, self._safety)
+                known = _Folded.read(self._path, self._home, self._derived, self._safety)
         self._folded = known
         return known
 
@@ -131,9 +157,9 @@ class _Folded:
         self._last_line = last_line
 
     @classmethod
-    def read(cls, path: str, home: Home, safety: ToolSafety) -> _Folded:
+    def read(cls, path: str, home: Home, derived: DerivedSnapshots, safety: ToolSafety) -> _Folded:
         with Lineage.resolve(path, home) as lineage:
-            folded = fold_lineage(lineage, safety=safety)
+            folded = derived.fold(lineage, safety=safety)
             with lineage.open(lineage.end.segment) as file:
                 return cls(folded, file.identity, line_hash(file.last_line(folded.upto.offset)))
 

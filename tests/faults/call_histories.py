@@ -329,7 +329,7 @@ class _Job:
     ) -> None:
         self.world, self.intent, self.turn, self.call_id = world, intent, turn, call_id
         self.key, self.attempt, self.tool = key, attempt, tool
-        intent.places.add((turn, call_id))
+        intent.places |= {(turn, call_id), (turn or world.turn or "", call_id)}
         rng = world.rng
         by_us = world.ours and (attempt > 1 or rng.random() < 0.7)
         self.steps: Iterator[Step] = iter(self.ours() if by_us else self.codex())

@@ -365,6 +365,20 @@ def test_call_outside_any_turn_is_not_taken_for_one_of_a_later_turn() -> None:
 
 
 @pytest.mark.guarantee("G8")
+def test_decision_that_could_mean_several_calls_means_the_one_without_a_turn() -> None:
+    """Or none: a permission to run again never gets to another call."""
+    outside, inside = [request()], [begin("t1"), request()]
+    retry = own("resolved", outcome="retry", by="ann")
+    calls = folded([*outside, *inside, begin("t2"), retry]).calls()
+    assert {call.turn_id: call.may_run_again for call in calls} == {None: True, "t1": False}
+    calls = folded([*inside, begin("t2"), request(), begin("t3"), retry]).calls()
+    assert {call.turn_id: call.may_run_again for call in calls} == {"t1": False, "t2": False}
+    assert folded([*inside, begin("t2"), retry]).calls()[0].may_run_again
+    named = own("resolved", turn_id="t9", outcome="retry")
+    assert not any(call.may_run_again for call in folded([*inside, named]).calls())
+
+
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("reason", ["not_json", "gap"])
 def test_pending_call_may_have_begun_in_a_damaged_range(reason: str) -> None:
     """Neither an intended call nor a decision to retry outlives a range that may have hidden the start."""
