@@ -25,10 +25,11 @@ from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.pending import Pending
 from rollout.service import Service
 from thread_store.derived_snapshot import DerivedSnapshots
+from thread_store.fold_range import fold_range
 from thread_store.home import Home
 from thread_store.lineage import Lineage, Place
 from thread_store.open_rollout import OpenRollout
-from thread_store.thread_folding import FoldedThread, line_hash, take_record
+from thread_store.thread_folding import FoldedThread, line_hash
 
 __all__ = ["MEMORY_EVERY_RECORDS", "MemoryKeeper"]
 
@@ -173,8 +174,7 @@ class _Folded:
 
     def read_on(self, file: OpenRollout) -> None:
         folded, end = self.folded, file.end
-        for record in file.forward(folded.upto.offset, end):
-            take_record(folded.fold, record)
+        fold_range(folded.fold, file, folded.upto.offset, end)
         folded.upto = Place(folded.upto.segment, end)
         self._last_line = line_hash(file.last_line(end))
 

@@ -21,11 +21,11 @@ from protocol.line import RolloutLine
 from protocol.own import MemoryItem
 from protocol.thread_fold import ThreadFold
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
-from rollout.record import RolloutRecord
+from thread_store.fold_range import fold_range, take_record
 from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
 
-__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash", "take_record"]
+__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash"]
 
 MEMORY_REACH_RECORDS = 1_500
 """How many records are read, if need be, to find an `x_memory`: one follows each thousand."""
@@ -108,16 +108,23 @@ def fold_lineage(
 
 
 def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:
-    fold, begun = folded.fold, folded.upto.segment
-    for found in lineage.forward(folded.upto, lineage.end):
-        while begun < found.segment:
-            begun += 1
-            _begin_file(fold, lineage, begun)
-        take_record(fold, found.record)
-    for segment in range(begun + 1, lineage.end.segment + 1):
-        _begin_file(fold, lineage, segment)
+    fold, begun = folded.fold, folded.upto
+    for index in range(begun.segment, lineage.end.segment + 1):
+        if index != begun.segment:
+            _begin_file(fold, lineage, index)
+        _fold_segment(fold, lineage, index, begun.offset if index == begun.segment else 0)
     folded.upto = max(folded.upto, lineage.end)
     return folded
+
+
+def _fold_segment(fold: ThreadFold, lineage: Lineage, index: int, start: int) -> None:
+    """The lines of one file from an offset on, without its meta."""
+    segment = lineage.segments[index]
+    with lineage.open(index) as file:
+        if start < segment.meta_end:
+            for found in lineage.forward(Place(index, start), Place(index, segment.meta_end)):
+                take_record(fold, found.record)
+        fold_range(fold, file, max(start, segment.meta_end), segment.end)
 
 
 def _begin_file(fold: ThreadFold, lineage: Lineage, segment: int) -> None:
@@ -126,14 +133,6 @@ def _begin_file(fold: ThreadFold, lineage: Lineage, segment: int) -> None:
         fold.pass_over(file.meta_line.ordinal)
     if lineage.segments[segment].damage is not None:
         fold.add_damage("damaged_frame")
-
-
-def take_record(fold: ThreadFold, record: RolloutRecord) -> None:
-    """The next record of a thread, whole or damaged."""
-    if record.line is not None:
-        fold.add(record.line, record.offset)
-    elif record.warning is not None:
-        fold.add_damage(record.warning.reason, record.offset, record.offset + record.size + 1)
 
 
 # Snapshots

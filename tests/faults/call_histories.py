@@ -18,7 +18,8 @@ import msgspec
 
 from protocol.thread_fold import ThreadFold
 from rollout.lines import judge_line
-from thread_store.thread_folding import line_hash, take_record
+from thread_store.fold_range import take_record
+from thread_store.thread_folding import line_hash
 
 __all__ = ["History", "Intent", "Step", "make_history"]
 
