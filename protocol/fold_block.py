@@ -18,14 +18,14 @@ from protocol.validity import NESTING_MAX, require_utf8
 __all__ = ["ScannedLine", "scan_block"]
 
 
-class _Item(Struct, gc=False):
+class _Item(Struct, gc=False, frozen=True):
     type: str = ""
 
 
-class _Tag(Struct, gc=False):
+class _Tag(Struct, gc=False, frozen=True):
     type: str = ""
     role: str = ""
-    item: _Item | None = None
+    item: _Item = _Item()
 
 
 class ScannedLine(Struct, gc=False):
@@ -65,38 +65,33 @@ def scan_block(data: bytes, max_ordinal: int | None) -> list[tuple[int, int | No
         if not begins or numbers != list(range(first, first + len(numbers))):
             return None
     last = numbers[-1] if numbers else max_ordinal
-    kinds = {_kind_of(line) for line in lines}
-    if not any(map(_matters, kinds)):
-        return None if None in kinds else [(len(lines), last)]
-    return None if None in kinds else [*_select(lines, max_ordinal), (len(lines), last)]
-
-
-_Kind = tuple[str, str, str]
-
-
-def _kind_of(line: ScannedLine) -> _Kind | None:
-    """All that the answer depends on; None where there is no answer."""
-    tag = line.payload
-    if tag is None or not line.type:
+    try:
+        # What the answer depends on, of each line; most are of a few kinds.
+        kinds = {
+            (line.type, (tag := line.payload).type, tag.role, tag.item.type)  # type: ignore[union-attr]
+            for line in lines
+        }
+    except AttributeError:  # a line without a payload is of an old format
         return None
-    return line.type, tag.type, tag.role if tag.item is None else tag.item.type
+    if any(not kind[0] for kind in kinds):
+        return None
+    found = _select(lines, max_ordinal) if any(_matters(*kind) for kind in kinds) else []
+    return [*found, (len(lines), last)]
 
 
-def _matters(kind: _Kind | None) -> bool:
-    if kind is None:
-        return False
-    record_type, variant, detail = kind
+def _matters(record_type: str, variant: str, role: str, item: str) -> bool:
     if record_type == "response_item":
-        return variant in RESPONSES or (variant == "message" and detail in ("user", ""))
+        return variant in RESPONSES or (variant == "message" and role in ("user", ""))
     if record_type == "event_msg":
-        return variant in EVENTS and (variant not in _WITH_ITEM or detail in ITEMS or not detail)
+        return variant in EVENTS and (variant not in _WITH_ITEM or not item or item in ITEMS)
     return record_type in TYPES
 
 
 def _select(lines: list[ScannedLine], before: int | None) -> list[tuple[int, int | None]]:
     found: list[tuple[int, int | None]] = []
     for number, line in enumerate(lines):
-        if _matters(_kind_of(line)):
+        tag = line.payload or _Tag()
+        if _matters(line.type, tag.type, tag.role, tag.item.type):
             found.append((number, before))
         before = before if line.ordinal is None else line.ordinal
     return found
