@@ -71,6 +71,11 @@ class DamageFold:
         return [each for each in self._state.ranges if each.hides_calls and not each.accepted]
 
     @property
+    def own_writer(self) -> bool:
+        """Whether a writer of ours has opened the rollout and not closed it: what it tears hides no call."""
+        return self._state.own_writer
+
+    @property
     def max_ordinal(self) -> int | None:
         """The greatest ordinal so far; None if no record had one."""
         return self._max_ordinal

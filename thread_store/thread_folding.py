@@ -43,6 +43,8 @@ class FoldedThread(Struct, kw_only=True):
     """Where the lines begin that it knows, directly or by a snapshot."""
     whole: bool
     """Whether there is nothing older that it doesn't know."""
+    tail_hides_calls: bool = False
+    """Whether a writer that isn't ours left a line behind `upto` unfinished: a call may stand there."""
 
     def snapshot(self, last_line: str) -> MemoryItem:
         """The `x_memory` of it; `last_line` is the hash of the line that ends at `upto`."""
@@ -114,6 +116,7 @@ def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:
             _begin_file(fold, lineage, index)
         _fold_segment(fold, lineage, index, begun.offset if index == begun.segment else 0)
     folded.upto = max(folded.upto, lineage.end)
+    folded.tail_hides_calls = lineage.own.size > lineage.own.end and not fold.damage.own_writer
     return folded
 
 
