@@ -43,9 +43,10 @@ async def fold_rows(folder: Path, *, rounds: int, items: int, gap_seconds: float
     )
     ratio = samples.ratio([AGENT_WITHOUT], [AGENT_WITH])
     rows.append({"figure": "the same, turns with calls", "ratio": round(ratio, 3)})
-    async with _thread(folder, folded=True) as thread:
-        gap = await largest_gap(_load(thread, gap_seconds))
-    rows.append(bound_row("largest loop gap, memory fold on", gap * 1e3, "milliseconds", at_most=20))
+    for folded, name in ((False, WITHOUT), (True, WITH)):
+        async with _thread(folder, folded=folded) as thread:
+            gap = await largest_gap(_load(thread, gap_seconds))
+        rows.append(bound_row(f"largest loop gap, {name}", gap * 1e3, "milliseconds", at_most=20))
     return rows
 
 

@@ -17,6 +17,8 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
+from time import monotonic
 
 from protocol.errors import RolloutError
 from protocol.own import MemoryItem
@@ -36,7 +38,11 @@ __all__ = ["MEMORY_EVERY_RECORDS", "MemoryKeeper"]
 _log = logging.getLogger("thread_store.memory")
 
 MEMORY_EVERY_RECORDS = 1_000
-"""At least so often an `x_memory` is recorded."""
+"""So often an `x_memory` is recorded; in a flood of records less often (`_REST`)."""
+
+_REST = 9
+"""So many times as long as it folded it rests then, but for a checkpoint or the end: whoever floods a thread
+loses a tenth of the time to the fold, not half of it."""
 
 _CHECKPOINT = b'"type":"compacted"'
 
@@ -66,6 +72,8 @@ class MemoryKeeper:
         self._is_kept = True
         """Whether nothing was written since the derived snapshot."""
         self._busy = False
+        self._rests_until = 0.0
+        self._is_resting = False
         self._wake: Callable[[], None] = lambda: None
         self._reading = threading.Lock()
         self._folded: _Folded | None = None
@@ -76,39 +84,65 @@ class MemoryKeeper:
         self._wake = wake
 
     def look(self, data: bytes | bytearray) -> None:
-        self._lines += data.count(b"\n")
         self._is_kept = False
+        if self._lines < MEMORY_EVERY_RECORDS:  # else it is due: no need to count on
+            self._lines += data.count(b"\n")
         self._checkpoint = self._checkpoint or _CHECKPOINT in data
         self._start_if_due()
 
     @property
     def is_done(self) -> bool:
+        """The writer wants to end: what is due is due now."""
+        if self._is_due and not self._busy:
+            self._start()
         return not self._busy
 
-    def _start_if_due(self) -> None:
-        if not self._busy and (self._checkpoint or self._lines >= MEMORY_EVERY_RECORDS):
-            self._busy, self._lines, self._checkpoint = True, 0, False
-            self._service.post_blocking(self._record)
+    @property
+    def _is_due(self) -> bool:
+        return self._checkpoint or self._lines >= MEMORY_EVERY_RECORDS
 
-    def _finish(self) -> None:
+    def _start_if_due(self) -> None:
+        if self._busy or not self._is_due:
+            return
+        wait = self._rests_until - monotonic()
+        if self._checkpoint or wait <= 0:
+            self._start()
+        elif not self._is_resting:
+            self._is_resting = True
+            self._service.loop.call_later(wait, self._end_rest)
+
+    def _start(self) -> None:
+        job = partial(self._record, keeps_aside=self._checkpoint)
+        self._busy, self._lines, self._checkpoint = True, 0, False
+        self._service.post_blocking(job)
+
+    def _end_rest(self) -> None:
+        self._is_resting = False
+        self._start_if_due()
+
+    def _finish(self, began: float) -> None:
+        now = monotonic()
+        self._rests_until = now + _REST * (now - began)
         self._busy = False
         self._start_if_due()
         self._wake()
 
     # In a thread of the pool
 
-    def _record(self) -> None:
+    def _record(self, *, keeps_aside: bool) -> None:
+        began = monotonic()
         try:
             with self._reading:
                 known = self._catch_up()
                 self._pending.append_note(known.snapshot())
-                self._keep_aside(known)
+                if keeps_aside:
+                    self._keep_aside(known)
         except (RolloutError, OSError) as error:
             _log.warning("%s: its session memory is not recorded this time: %s", self._path, error)
         except Exception as bug:  # noqa: BLE001  # in the fold: it must not cost a thread of the pool
             _log.error("%s: its session memory can't be made; this is a bug", self._path, exc_info=bug)
         finally:
-            self._service.call(self._finish)
+            self._service.call(self._finish, began)
 
     def keep_last(self) -> None:
         """The writer has ended: keep the derived snapshot of all that it wrote. Blocks; never raises."""
