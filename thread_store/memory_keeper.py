@@ -40,6 +40,9 @@ _log = logging.getLogger("thread_store.memory")
 MEMORY_EVERY_RECORDS = 1_000
 """So often an `x_memory` is recorded; in a flood of records less often (`_REST`)."""
 
+_COUNTED_BYTES = 1 << 20
+"""Looked through at once for newlines, on the service's loop."""
+
 _REST = 9
 """So many times as long as it folded it rests then, but for a checkpoint or the end: whoever floods a thread
 loses a tenth of the time to the fold, not half of it."""
@@ -85,8 +88,10 @@ class MemoryKeeper:
 
     def look(self, data: bytes | bytearray) -> None:
         self._is_kept = False
-        if self._lines < MEMORY_EVERY_RECORDS:  # else it is due: no need to count on
-            self._lines += data.count(b"\n")
+        for start in range(0, len(data), _COUNTED_BYTES):
+            if self._lines >= MEMORY_EVERY_RECORDS:
+                break  # it is due: no need to count on
+            self._lines += data.count(b"\n", start, start + _COUNTED_BYTES)
         self._checkpoint = self._checkpoint or _CHECKPOINT in data
         self._start_if_due()
 
