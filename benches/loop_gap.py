@@ -17,7 +17,7 @@ from benches.workload import TEXT_BYTES, build_text
 from protocol import ResponseItem
 from rollout import RolloutRecorder
 
-__all__ = ["gap_rows"]
+__all__ = ["gap_rows", "largest_gap"]
 
 TICK_SECONDS = 0.001
 LARGE_TEXT_BYTES = 2_000_000  # with its escapes, just under 2 MiB
@@ -25,11 +25,11 @@ LARGE_TEXT_BYTES = 2_000_000  # with its escapes, just under 2 MiB
 
 async def gap_rows(folder: Path, *, seconds: float) -> list[Row]:
     """The largest gap without load, with small records, with large ones."""
-    idle = await _largest_gap(lambda: asyncio.sleep(seconds))
+    idle = await largest_gap(lambda: asyncio.sleep(seconds))
     rows = [{"figure": "largest loop gap without load", "milliseconds": round(idle * 1e3, 3)}]
     for name, size_bytes in (("550 B", TEXT_BYTES), ("2 MiB", LARGE_TEXT_BYTES)):
         async with open_recorder(folder) as recorder:
-            gap = await _largest_gap(_load(recorder, build_text(1, size_bytes), seconds))
+            gap = await largest_gap(_load(recorder, build_text(1, size_bytes), seconds))
         rows.append(bound_row(f"largest loop gap, records of {name}", gap * 1e3, "milliseconds", at_most=20))
     return rows
 
@@ -43,7 +43,8 @@ def _load(recorder: RolloutRecorder, text: str, seconds: float) -> Callable[[], 
     return load
 
 
-async def _largest_gap(load: Callable[[], Awaitable[None]]) -> float:
+async def largest_gap(load: Callable[[], Awaitable[None]]) -> float:
+    """The longest that a task which sleeps a millisecond had to wait meanwhile."""
     gaps: list[float] = []
     ticker = asyncio.create_task(_tick(gaps))
     await asyncio.sleep(TICK_SECONDS * 5)

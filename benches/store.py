@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benches.measure import Case, run_rounds
+from benches.memory_fold import fold_rows
 from benches.report import Row, bound_row
 from benches.workload import build_item
 from protocol import SessionMeta
@@ -36,7 +37,7 @@ async def store_rows(folder: Path, *, rounds: int, churned: int, open_at_once: i
     samples = await run_rounds(cases, rounds)
     rows += [{"open": name, "items_per_second": round(1 / samples.seconds(name))} for name in (ONE, many)]
     rows.append(bound_row(f"items/s of {many} / {ONE}", samples.ratio([ONE], [many]), at_least=0.5))
-    return rows
+    return rows + await fold_rows(folder, rounds=rounds, items=items // 3, gap_seconds=2.0)
 
 
 async def churn_rows(folder: Path, count: int) -> list[Row]:

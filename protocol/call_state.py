@@ -14,7 +14,16 @@ from msgspec import Struct
 from protocol.call_facts import CallFact, Said, count_of, text_of
 from protocol.plain_values import clipped
 from protocol.tool_safety import Effect, worse_effect
-from protocol.tool_verdicts import KNOWN_VERDICTS, REPLACED_RULE, Again, CallRule, Seen, ToolVerdict, rule_for
+from protocol.tool_verdicts import (
+    DOUBTED_RULE,
+    KNOWN_VERDICTS,
+    REPLACED_RULE,
+    Again,
+    CallRule,
+    Seen,
+    ToolVerdict,
+    rule_for,
+)
 
 __all__ = ["ARGUMENTS_CHARS_MAX", "CallChange", "CallState", "Decision", "ToolCall"]
 
@@ -94,6 +103,10 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     call_id: str
     turn_id: str | None = None
+    outside: bool = False
+    """Whether it is known to be of no turn: one began, or another writer, since it was met."""
+    serial: int = 0
+    """Greater than that of every call that was kept when it was first met."""
     kind: str | None = None
     name: str | None = None
     namespace: str | None = None
@@ -108,6 +121,8 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
     approval: str | None = None
     own: str | None = None
     """The state of the last `x_call`."""
+    doubted: bool = False
+    """Whether a range behind its last own record can't be read, where it may have begun."""
     replaced: bool = False
     """Whether a later attempt with the same key took its place."""
     decision: Decision | None = None
@@ -132,7 +147,8 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
         if self.replaced:
             return REPLACED_RULE
         own = "declined" if self.own == "intended" and self.approval == "declined" else self.own
-        return rule_for(own, self.seen, self.decision.outcome if self.decision else None)
+        rule = rule_for(own, self.seen, self.decision.outcome if self.decision else None)
+        return DOUBTED_RULE if self.doubted and rule.verdict is ToolVerdict.PENDING else rule
 
     @property
     def is_open(self) -> bool:
@@ -140,13 +156,20 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     def begin_anew(self) -> None:
         """A further run: what is known of the one before says nothing of it."""
-        self.seen, self.has_output, self.error, self.replaced = Seen.REQUEST, False, None, False
+        self.seen, self.has_output, self.error = Seen.REQUEST, False, None
+        self.replaced = self.doubted = False
         self.decision = self.approval = self.approval_id = self.own = None
+
+    def _is_kin_of(self, later: CallState) -> bool:
+        """Whether both are attempts of one intent: by their key, or without one by their id."""
+        if self.key is None or later.key is None:
+            return self.call_id == later.call_id
+        return self.key == later.key
 
     def gives_way_to(self, later: CallState) -> bool:
         """Whether that attempt takes the place of this one: somebody decided on it, or this one is
         superseded and that one has begun. One that is pending takes no doubt away."""
-        if later.key != self.key or later.attempt <= self.attempt or self.own not in _GIVING_WAY:
+        if self.own not in _GIVING_WAY or later.attempt <= self.attempt or not self._is_kin_of(later):
             return False
         decided = self.decision is not None and self.decision.outcome == "retry"
         return decided or (self.own == "superseded" and later.rule.verdict is not ToolVerdict.PENDING)
@@ -191,7 +214,7 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
                 return False  # that attempt never began, so the doubt about this one stays
             self.begin_anew()
             self.attempt = attempt
-        if attempt != self.attempt:
+        if attempt != self.attempt or (self.doubted and state == "intended"):
             return False
         if self.own == "resolved":
             if state in _RUNS:
@@ -206,6 +229,7 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
     def apply_own(self, payload: Mapping[str, Any], state: str) -> None:
         """Take what an `x_call` says."""
         self.own = state
+        self.doubted = False
         for name in ("kind", "name", "key", "args_sha256", "approval_id"):
             setattr(self, name, text_of(payload.get(name)) or getattr(self, name))
         self.error = clipped(payload.get("error")) or self.error

@@ -21,6 +21,7 @@ RANGES_MAX = 32
 """So many ranges are told one by one; further ones are counted in the last."""
 
 _NEVER_FINISHED = ("torn_tail", "cut_tail")
+_ALL_READ = ("reused_call_id", "too_many_calls", "too_many_checks", "unreadable_check")
 _SANE_ORDINAL = 1 << 64
 
 
@@ -38,6 +39,11 @@ class Damage(Struct, omit_defaults=True, kw_only=True):
     """Whether a tool call may have stood there."""
     accepted: bool = False
     """Whether the thread was resumed since, by somebody who knew of it."""
+
+    @property
+    def hides_records(self) -> bool:
+        """Whether a record of a call that is known may have stood there."""
+        return self.hides_calls and self.reason not in _ALL_READ
 
 
 class _State(Struct, omit_defaults=True):
@@ -63,6 +69,11 @@ class DamageFold:
     def blocking(self) -> list[Damage]:
         """The ranges that may have hidden a call, and that nobody has accepted yet."""
         return [each for each in self._state.ranges if each.hides_calls and not each.accepted]
+
+    @property
+    def own_writer(self) -> bool:
+        """Whether a writer of ours has opened the rollout and not closed it: what it tears hides no call."""
+        return self._state.own_writer
 
     @property
     def max_ordinal(self) -> int | None:

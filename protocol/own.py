@@ -127,6 +127,8 @@ class MemoryItem(RolloutItem, kw_only=True):
     """The last line that it covers: the first 16 digits of its sha256."""
     examined_from: int | None = None
     """What stands before this offset, and in older files, was not looked at; None: everything was."""
+    older_files: int | None = None
+    """How many older files (FORMAT.md, Forks) it covers too. Its places in these are offsets there."""
     max_ordinal: int | None = None
     epoch: int | None = None
     turn_id: str | None = None

@@ -106,6 +106,7 @@ class ThreadFold:
                 self.damage.add("too_many_checks" if check else "unreadable_check", place.offset)
 
     def _note_damage(self, damage: Damage) -> None:
+        self.calls.note_damage(damage)
         self.memory.note_damage(damage, Place(self.damage.max_ordinal, self._offset))
 
     # -- snapshots

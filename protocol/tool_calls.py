@@ -9,6 +9,7 @@ unsafe. The verdict itself is drawn by the table in `protocol.tool_verdicts`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct, convert, to_builtins
@@ -63,6 +64,7 @@ class ToolCallFold:
         closed_max: int | None = CLOSED_CALLS_MAX,
     ) -> None:
         self.damage = DamageFold()
+        self.damage.listener = self.note_damage
         self._safety = safety
         self._open_max = open_max
         self._closed_max = closed_max
@@ -118,6 +120,12 @@ class ToolCallFold:
         """Take a range that can't be read in the place of lines."""
         self.damage.add(reason, offset, end)
 
+    def note_damage(self, damage: Damage) -> None:
+        """A range was noted in `damage`: what is pending may have begun there."""
+        if damage.hides_records:
+            for call in self._open.values():
+                call.doubted = call.doubted or call.rule.verdict is ToolVerdict.PENDING
+
     def take(self, line: RolloutLine, payload: Mapping[str, Any], offset: int | None) -> CallChange | None:
         """The same as `add` for a line whose ordinal was looked at and whose payload is decoded."""
         if line.type == "x_call":
@@ -140,14 +148,22 @@ class ToolCallFold:
         named = text_of(payload.get("turn_id"))
         if variant in _TURN_BEGINS or record_type == "turn_context":
             self._turn_id = named or self._turn_id
+            if variant in _TURN_BEGINS:
+                self._leave_outside()
         elif variant in _TURN_ENDS and named in (None, self._turn_id):
             self._turn_id = None
+
+    def _leave_outside(self) -> None:
+        """What was met outside any turn until now is of none."""
+        for call in self._kept():
+            call.outside = call.outside or call.turn_id is None
 
     def _take_writer(self, payload: Mapping[str, Any]) -> None:
         event, epoch = payload.get("event"), payload.get("epoch")
         if isinstance(epoch, int) and not isinstance(epoch, bool):
             self._epoch = max(epoch, self._epoch or epoch)
         if event in ("opened", "closed"):
+            self._leave_outside()
             for call in self._open.values():
                 call.epoch_end = call.epoch_end or ("closed" if event == "closed" else "lost")
 
@@ -162,7 +178,7 @@ class ToolCallFold:
             call = None
         before = None if call is None else call.rule.verdict
         if call is None:
-            call = CallState(call_id=fact.call_id, turn_id=fact.turn_id or self._turn_id)
+            call = self._begin(fact.call_id, fact.turn_id)
         call.apply_fact(fact)
         if fact.said is Said.REQUEST:
             call.requested = True
@@ -179,28 +195,35 @@ class ToolCallFold:
 
     def _find(self, call_id: str, turn_id: str | None, *, request: bool = False) -> CallState | None:
         """The call that a record means. A record that doesn't name its turn means the one that is open,
-        and unless it is a request, else the newest call of that id, the open ones first."""
+        and unless it is a request, else the newest call of that id. Never an older one: its end is not
+        told twice, and a second record of a newer call's end would take away the doubt about it."""
         place = (turn_id or self._turn_id or "", call_id)
         exact = self._open.get(place) or self._closed.get(place)
         if turn_id is not None:
             return exact or self._adopt(call_id, turn_id)
-        if request or (exact is not None and place in self._open):
-            return exact
-        return self._newest(self._open, call_id) or exact or self._newest(self._closed, call_id)
+        return exact if request or exact is not None else self._newest(call_id)
 
     def _adopt(self, call_id: str, turn_id: str) -> CallState | None:
-        """A call that was met outside any turn: now its turn is known."""
+        """A call that was just met outside any turn: now its turn is known. One of long ago is another."""
         for calls in (self._open, self._closed):
-            call = calls.pop(("", call_id), None)
-            if call is not None:
+            call = calls.get(("", call_id))
+            if call is not None and not call.outside:
+                del calls["", call_id]
                 call.turn_id = turn_id
                 calls[call.place] = call
                 return call
         return None
 
-    @staticmethod
-    def _newest(calls: dict[tuple[str, str], CallState], call_id: str) -> CallState | None:
-        return next((each for each in reversed(calls.values()) if each.call_id == call_id), None)
+    def _kept(self) -> Iterator[CallState]:
+        return chain(self._closed.values(), self._open.values())
+
+    def _newest(self, call_id: str) -> CallState | None:
+        named = (each for each in self._kept() if each.call_id == call_id)
+        return max(named, key=lambda each: each.serial, default=None)
+
+    def _begin(self, call_id: str, turn_id: str | None, attempt: int = 1) -> CallState:
+        serial = 1 + max((each.serial for each in self._kept()), default=0)
+        return CallState(call_id=call_id, turn_id=turn_id or self._turn_id, attempt=attempt, serial=serial)
 
     # -- our own records
 
@@ -212,10 +235,15 @@ class ToolCallFold:
             self.damage.add("unreadable_call", offset, detail="an x_call without call_id or state")
             return None
         turn_id, attempt = text_of(payload.get("turn_id")), count_of(payload.get("attempt")) or 1
-        call = self._find(call_id, turn_id, request=state in ("intended", "started"))
+        if state == "resolved" and turn_id is None:
+            call = self._find_decided(call_id)
+        else:
+            call = self._find(call_id, turn_id, request=state in ("intended", "started"))
         before = None if call is None else call.rule.verdict
         if call is None:
-            call = CallState(call_id=call_id, turn_id=turn_id or self._turn_id, attempt=attempt)
+            if state == "resolved" and self._newest(call_id) is not None:
+                return None  # nobody knows which one is meant
+            call = self._begin(call_id, turn_id, attempt)
         if not call.advance(state, attempt):
             return None
         call.apply_own(payload, state)
@@ -223,16 +251,22 @@ class ToolCallFold:
         self._note_replaced(call)
         return self._settle(call, before, line, offset)
 
+    def _find_decided(self, call_id: str) -> CallState | None:
+        """What a decision without a turn means: of several open calls of that id the one that has no turn,
+        else none. A permission to run again must not get to another call."""
+        named = [each for each in self._open.values() if each.call_id == call_id]
+        if len(named) > 1:
+            return self._open.get(("", call_id))
+        return named[0] if named else self._find(call_id, None)
+
     def _note_replaced(self, call: CallState) -> None:
-        """Of the calls with one key, the latest attempt counts; those before it never run again."""
-        if call.key is None:
-            return
-        kin = [each for each in (*self._closed.values(), *self._open.values()) if each.key == call.key]
-        for each in (*kin, call):
-            if not each.replaced and any(each.gives_way_to(later) for later in (*kin, call)):
+        """Of the attempts of one intent, the latest counts; those before it never run again."""
+        others = [each for each in self._kept() if each is not call]
+        for each in others:
+            if not each.replaced and each.gives_way_to(call):
                 each.replaced = True
-                if each is not call:
-                    self._file(each)
+                self._file(each)
+        call.replaced = call.replaced or any(call.gives_way_to(each) for each in others)
 
     def _take_approval(
         self, line: RolloutLine, payload: Mapping[str, Any], offset: int | None
@@ -288,6 +322,7 @@ class ToolCallFold:
         state = convert(plain, _State)
         fold = cls(safety)
         fold.damage = damage
+        fold.damage.listener = fold.note_damage
         fold._open = {each.place: each for each in state.open}
         fold._closed = {each.place: each for each in state.closed}
         fold._turn_id, fold._epoch = state.turn_id, state.epoch

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 __all__ = [
     "DECISION_RULES",
+    "DOUBTED_RULE",
     "KNOWN_VERDICTS",
     "REPLACED_RULE",
     "STATE_RULES",
@@ -99,6 +100,9 @@ _SUPERSEDED = CallRule(
 )
 REPLACED_RULE = CallRule(ToolVerdict.UNCERTAIN, Again.NEVER, False, "a later attempt replaced it")
 """Once the later attempt with the same key is recorded: now that one is what counts."""
+
+DOUBTED_RULE = _uncertain("it may have begun in a range that can't be read")
+"""In the place of one that says pending, where records may be missing behind it."""
 
 _NO_OWN = "it was asked for and has no result; it may have run"
 _STARTED = "it started and has no result"

@@ -37,6 +37,7 @@ from rollout.core import Core, create_core, open_core
 from rollout.head import require_rollout
 from rollout.paths import ARCHIVED_FOLDER
 from rollout.service import Service
+from thread_store.derived_snapshot import DerivedSnapshots
 from thread_store.fork import ForkMode, make_fork
 from thread_store.fork_copy import Progress
 from thread_store.fork_point import ForkPoint
@@ -62,6 +63,7 @@ class LocalThreads:
     def __init__(self, home: Home) -> None:
         self.home = home
         self.locks = ThreadLocks(home.path)
+        self.derived = DerivedSnapshots(home)
         self._service = Service("rollout-store")
         self._threads = OpenThreads(home.path, self._service)
 
@@ -111,7 +113,7 @@ class LocalThreads:
             meta = structs.replace(meta, git=find_git_info(meta.cwd, seconds_max=git_seconds))
         created = datetime.now()
 
-        def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
             begun = self._find_begun(thread_id) if known else None
             core = create_core(
                 begun or self.home.new_rollout_path(thread_id, created=created),
@@ -121,7 +123,7 @@ class LocalThreads:
                 fence=lock.verify,
                 on_close=on_close,
             )
-            self._keep_memory(core)
+            self._keep_memory(core, on_close)
             return core, core.meta or meta
 
         return self._hold(lambda: self.locks.acquire(thread_id), make)
@@ -147,7 +149,7 @@ class LocalThreads:
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)  # a thread that there isn't gets no lock
 
-        def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
             return self._open_core(self.find_appendable(wanted), lock, on_close, config)
 
         return self._hold(lambda: self.locks.acquire(wanted), make)
@@ -156,7 +158,7 @@ class LocalThreads:
         self,
         path: str | os.PathLike[str],
         lock: WriterLock,
-        on_close: Callable[[], None],
+        on_close: _Release,
         config: RecorderConfig | None,
     ) -> tuple[Core, SessionMeta]:
         meta = read_meta(path)
@@ -168,12 +170,15 @@ class LocalThreads:
             on_close=on_close,
         )
         lock.raise_fence(core.epoch)
-        self._keep_memory(core)
+        self._keep_memory(core, on_close)
         return core, meta
 
-    def _keep_memory(self, core: Core) -> MemoryKeeper:
-        keeper = MemoryKeeper(core.path, self.home, pending=core.pending, service=self._service)
+    def _keep_memory(self, core: Core, release: _Release) -> MemoryKeeper:
+        keeper = MemoryKeeper(
+            core.path, self.home, pending=core.pending, service=self._service, derived=self.derived
+        )
         core.writer.follow(keeper)
+        release.before = keeper.keep_last
         return keeper
 
     def fork(
@@ -207,7 +212,7 @@ class LocalThreads:
                 raise
             return self._fork_unwritten(writing, at, config)
 
-        def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
             if with_subagents:
                 coordination = self.locks.coordinated()
                 made = fork_tree(
@@ -251,7 +256,7 @@ class LocalThreads:
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
 
-        def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
             path = self.find_appendable(wanted)
             if read_meta(path).history_mode == "paginated":
                 coordination = self.locks.coordinated()
@@ -292,7 +297,7 @@ class LocalThreads:
             lock, holder = self.locks.take_over(wanted)
             return lock
 
-        def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
             path = self.find_appendable(wanted)
             if holder is not None:
                 path = Path(move_on(path, self.home, holder, coordination=self.locks.coordinated()))
@@ -326,7 +331,7 @@ class LocalThreads:
     def _hold(
         self,
         take_lock: Callable[[], WriterLock],
-        make: Callable[[WriterLock, Callable[[], None]], tuple[Core, SessionMeta]],
+        make: Callable[[WriterLock, _Release], tuple[Core, SessionMeta]],
     ) -> OpenThread:
         """Open with a lock, which is released if that fails."""
         with self._threads.opening():
@@ -347,6 +352,8 @@ class _Release:
 
     def __init__(self, lock: WriterLock, service: Service) -> None:
         self.done: Future[None] = Future()
+        self.before: Callable[[], None] = lambda: None
+        """What is still to be done under the lock. It never raises."""
         self._lock = lock
         self._service = service
         self._begun = False
@@ -358,6 +365,7 @@ class _Release:
 
     def _release(self) -> None:
         try:
+            self.before()
             self._lock.release()
         finally:
             self.done.set_result(None)

@@ -21,11 +21,11 @@ from protocol.line import RolloutLine
 from protocol.own import MemoryItem
 from protocol.thread_fold import ThreadFold
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
-from rollout.record import RolloutRecord
+from thread_store.fold_range import fold_range, take_record
 from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
 
-__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash", "take_record"]
+__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash"]
 
 MEMORY_REACH_RECORDS = 1_500
 """How many records are read, if need be, to find an `x_memory`: one follows each thousand."""
@@ -43,6 +43,18 @@ class FoldedThread(Struct, kw_only=True):
     """Where the lines begin that it knows, directly or by a snapshot."""
     whole: bool
     """Whether there is nothing older that it doesn't know."""
+    tail_hides_calls: bool = False
+    """Whether a writer that isn't ours left a line behind `upto` unfinished: a call may stand there."""
+
+    def snapshot(self, last_line: str) -> MemoryItem:
+        """The `x_memory` of it; `last_line` is the hash of the line that ends at `upto`."""
+        item = self.fold.snapshot(self.upto.offset)
+        item.last_line = last_line
+        item.older_files = self.upto.segment or None
+        if not self.whole:
+            own = self.examined_from.segment == self.upto.segment
+            item.examined_from = self.examined_from.offset if own else 0
+        return item
 
 
 def line_hash(line: bytes) -> str:
@@ -54,6 +66,7 @@ def fold_lineage(
     lineage: Lineage,
     memories: Iterable[LineageRecord] | None = None,
     *,
+    start: FoldedThread | None = None,
     examined_from: Place | None = None,
     deep: bool = False,
     safety: ToolSafety = DEFAULT_TOOL_SAFETY,
@@ -62,6 +75,8 @@ def fold_lineage(
 
     Args:
         memories: the `x_memory` records that are known, newest first; None: look for them.
+        start: a fold that is known to be that of the beginning (`thread_store.derived_snapshot`); it is
+            gone on with, before any of `memories`.
         examined_from: where to begin if none of them fits; None: at the start.
         deep: at the start in any case.
 
@@ -69,46 +84,58 @@ def fold_lineage(
         ThreadNotFound, RolloutReplaced, RolloutUnreadable: a file of the chain went away meanwhile.
     """
     if not deep:
+        if start is not None:
+            return _fold_on(lineage, start)
         for memory in _find_memories(lineage) if memories is None else memories:
-            restored = _restore(lineage, memory, safety)
+            found = _find_covered(lineage, memory)
+            if found is None:
+                continue
+            item, upto = found
+            if item.older_files and upto != item.upto_offset:
+                # A copy of a chain: the places in older files moved by other distances. Nothing is wrong
+                # with what it covers, so all of that is folded.
+                examined_from = None
+                continue
+            restored = _restore(item, Place(memory.segment, upto), safety)
             if restored is not None:
                 return _fold_on(lineage, restored)
-    start = Place(0, 0) if deep or examined_from is None else examined_from
-    is_start = start <= lineage.start
+    begin = Place(0, 0) if deep or examined_from is None else examined_from
+    is_start = begin <= lineage.start
     whole = is_start and lineage.problem is None
     fold = ThreadFold(safety)
     if is_start and lineage.problem is not None:
         fold.add_damage(f"base_{lineage.problem.code}")
-    if lineage.segments[start.segment].damage is not None:
-        fold.add_damage("damaged_frame")
-    return _fold_on(lineage, FoldedThread(fold=fold, upto=start, examined_from=start, whole=whole))
+    _begin_file(fold, lineage, begin.segment)
+    return _fold_on(lineage, FoldedThread(fold=fold, upto=begin, examined_from=begin, whole=whole))
 
 
 def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:
-    fold, begun = folded.fold, folded.upto.segment
-    for found in lineage.forward(folded.upto, lineage.end):
-        if found.segment != begun:
-            begun = found.segment
-            _begin_file(fold, lineage, begun)
-        take_record(fold, found.record)
+    fold, begun = folded.fold, folded.upto
+    for index in range(begun.segment, lineage.end.segment + 1):
+        if index != begun.segment:
+            _begin_file(fold, lineage, index)
+        _fold_segment(fold, lineage, index, begun.offset if index == begun.segment else 0)
     folded.upto = max(folded.upto, lineage.end)
+    folded.tail_hides_calls = lineage.own.size > lineage.own.end and not fold.damage.own_writer
     return folded
 
 
+def _fold_segment(fold: ThreadFold, lineage: Lineage, index: int, start: int) -> None:
+    """The lines of one file from an offset on, without its meta."""
+    segment = lineage.segments[index]
+    with lineage.open(index) as file:
+        if start < segment.meta_end:
+            for found in lineage.forward(Place(index, start), Place(index, segment.meta_end)):
+                take_record(fold, found.record)
+        fold_range(fold, file, max(start, segment.meta_end), segment.end)
+
+
 def _begin_file(fold: ThreadFold, lineage: Lineage, segment: int) -> None:
-    """Metas of younger files are numbered like records; what a compressed file has lost is damage."""
+    """Metas are numbered like records; what a compressed file has lost is damage."""
     with lineage.open(segment) as file:
         fold.pass_over(file.meta_line.ordinal)
     if lineage.segments[segment].damage is not None:
         fold.add_damage("damaged_frame")
-
-
-def take_record(fold: ThreadFold, record: RolloutRecord) -> None:
-    """The next record of a thread, whole or damaged."""
-    if record.line is not None:
-        fold.add(record.line, record.offset)
-    elif record.warning is not None:
-        fold.add_damage(record.warning.reason, record.offset, record.offset + record.size + 1)
 
 
 # Snapshots
@@ -122,23 +149,25 @@ def _find_memories(lineage: Lineage) -> Iterator[LineageRecord]:
             yield found
 
 
-def _restore(lineage: Lineage, memory: LineageRecord, safety: ToolSafety) -> FoldedThread | None:
-    """The fold as a snapshot has it; None if it doesn't fit."""
+def _find_covered(lineage: Lineage, memory: LineageRecord) -> tuple[MemoryItem, int] | None:
+    """A snapshot, and where the lines end that it covers; None if they aren't there."""
     item = _item_of(memory.record.line)
     if item is None:
         return None
     with lineage.open(memory.segment) as file:
         upto = _find_upto(file, item, memory.record.offset)
-    if upto is None:
-        return None
-    fold = ThreadFold.restore(_moved(item, upto - item.upto_offset), safety)
+    return None if upto is None else (item, upto)
+
+
+def _restore(item: MemoryItem, upto: Place, safety: ToolSafety) -> FoldedThread | None:
+    """The fold as a snapshot has it; None if it doesn't fit."""
+    by = upto.offset - item.upto_offset
+    fold = ThreadFold.restore(_moved(item, by), safety)
     if fold is None:
         return None
     unknown = item.examined_from
-    start = Place(0, 0) if unknown is None else Place(memory.segment, unknown + upto - item.upto_offset)
-    return FoldedThread(
-        fold=fold, upto=Place(memory.segment, upto), examined_from=start, whole=unknown is None
-    )
+    start = Place(0, 0) if unknown is None else Place(upto.segment, unknown + by)
+    return FoldedThread(fold=fold, upto=upto, examined_from=start, whole=unknown is None)
 
 
 def _item_of(line: RolloutLine | None) -> MemoryItem | None:
@@ -153,13 +182,22 @@ def _find_upto(file: OpenRollout, item: MemoryItem, before: int) -> int | None:
     upto = item.upto_offset
     if 0 < upto <= before and file.is_border(upto) and line_hash(file.last_line(upto)) == item.last_line:
         return upto
+    return _search_upto(file, item.last_line, before)
+
+
+def _search_upto(file: OpenRollout, last_line: str, before: int) -> int | None:
+    """A line without a number may stand there twice: then nobody knows which one is meant."""
+    found: int | None = None
     for count, record in enumerate(file.backward(0, before)):
         if count == MEMORY_REACH_RECORDS:
-            return None
-        end = record.offset + record.size
-        if line_hash(file.read_at(record.size, record.offset)) == item.last_line:
-            return end + 1
-    return None
+            break
+        if line_hash(file.read_at(record.size, record.offset)) == last_line:
+            if found is not None:
+                return None
+            found = record.offset + record.size + 1
+            if record.line is not None and record.line.ordinal is not None:
+                break
+    return found
 
 
 _OFFSETS = frozenset({"offset", "end", "request_offset", "last_offset"})

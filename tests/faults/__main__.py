@@ -5,6 +5,7 @@ disk     real disks that fill up and break down  [NAME …]
 sweep    every single fault of every workload    --workload NAME --plan PLAN --sample N --pairs N
 power    states after a power cut                --states 1000 --faults N --workload NAME --plan PLAN
 locks    processes fight for one thread          --seconds 60 --fighters 20 --kind flock|lease
+prefixes histories of a thread, cut at any byte  --histories 500 --seed 1
 mutants  the proof that each harness can fail    [NAME …] --all
 """
 
@@ -25,6 +26,7 @@ from tests.faults.lock_fight import KINDS, fight
 from tests.faults.mounts import has_loop_devices
 from tests.faults.mutants import MUTANTS
 from tests.faults.power import PowerReport, cut_power
+from tests.faults.prefixes import PrefixReport, judge_many
 from tests.faults.proof import FAILED, HARNESSES, prove, prove_quickly
 from tests.faults.real_disks import EXT4_SCENARIOS, SCENARIOS
 from tests.faults.runner import Runner
@@ -79,6 +81,18 @@ def _locks(arguments: argparse.Namespace) -> int:
         command = f"python -m tests.faults locks --kind {kind} --seed {arguments.seed}"
         failures += [(command, failure) for failure in report.failures]
     return _say_failures(failures)
+
+
+def _prefixes(arguments: argparse.Namespace) -> int:
+    report, begin = PrefixReport(), time.monotonic()
+    for report in judge_many(arguments.histories, seed=arguments.seed, processes=arguments.processes):
+        if arguments.stop_at and len(report.failures) >= arguments.stop_at:
+            break
+    print(f"{report.histories} histories of {report.records:,} records, seed {arguments.seed}")
+    print(f"{report.prefixes:,} cut behind a record, {report.inside:,} inside one, {report.forks:,} forked")
+    print(f"{report.open_calls:,} times an unsafe call was open, and told of")
+    print(f"{report.folds:,} states compared with the one from scratch, {time.monotonic() - begin:.0f} s")
+    return _say_failures(report.failures)
 
 
 def _disk(arguments: argparse.Namespace) -> int:
@@ -188,6 +202,7 @@ def _parse() -> argparse.Namespace:
     locks.add_argument("--seconds", type=float, default=60.0)
     locks.add_argument("--fighters", type=int, default=20)
     locks.add_argument("--kind", choices=KINDS, help="only this one")
+    add("prefixes", _prefixes).add_argument("--histories", type=int, default=500)
     add("disk", _disk).add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS | EXT4_SCENARIOS)}"
     )

@@ -341,6 +341,81 @@ def test_later_attempt_of_another_id_takes_the_place_of_a_superseded_call() -> N
 
 
 @pytest.mark.guarantee("G8")
+def test_second_record_of_an_end_is_not_the_end_of_an_older_call() -> None:
+    """Providers that count call ids from nought in each turn: the older one of the id stays uncertain."""
+    older = [begin("t1"), request("call_0"), own("started", "call_0", turn_id="t1")]
+    newer = [begin("t2"), request("call_0"), own("completed", "call_0", turn_id="t2")]
+    for late in ([], [event("task_complete", turn_id="t2")]):
+        fold = folded([*older, *newer, *late, output("call_0"), event("exec_command_end", call_id="call_0")])
+        assert [(call.turn_id, call.verdict) for call in fold.calls()] == [
+            ("t2", COMPLETED),
+            ("t1", UNCERTAIN),
+        ]
+
+
+@pytest.mark.guarantee("G8")
+def test_call_outside_any_turn_is_not_taken_for_one_of_a_later_turn() -> None:
+    """Its id comes again in a turn: what that one does says nothing of the older one."""
+    older = [request(), own("started")]
+    newer = [own("intended", turn_id="t2"), own("started", turn_id="t2"), own("completed", turn_id="t2")]
+    for between in (begin("t2"), writer("opened", epoch=2)):
+        calls = folded([*older, between, *newer]).calls()
+        assert [(call.turn_id, call.verdict) for call in calls] == [("t2", COMPLETED), (None, UNCERTAIN)]
+    assert folded([*older, *newer]).open_calls() == [], "a request just before is the same call"
+
+
+@pytest.mark.guarantee("G8")
+def test_decision_that_could_mean_several_calls_means_the_one_without_a_turn() -> None:
+    """Or none: a permission to run again never gets to another call."""
+    outside, inside = [request()], [begin("t1"), request()]
+    retry = own("resolved", outcome="retry", by="ann")
+    calls = folded([*outside, *inside, begin("t2"), retry]).calls()
+    assert {call.turn_id: call.may_run_again for call in calls} == {None: True, "t1": False}
+    calls = folded([*inside, begin("t2"), request(), begin("t3"), retry]).calls()
+    assert {call.turn_id: call.may_run_again for call in calls} == {"t1": False, "t2": False}
+    assert folded([*inside, begin("t2"), retry]).calls()[0].may_run_again
+    named = own("resolved", turn_id="t9", outcome="retry")
+    assert not any(call.may_run_again for call in folded([*inside, named]).calls())
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize("reason", ["not_json", "gap"])
+def test_pending_call_may_have_begun_in_a_damaged_range(reason: str) -> None:
+    """Neither an intended call nor a decision to retry outlives a range that may have hidden the start."""
+    intended = [own("intended", effect="unsafe")]
+    retry = [own("started", effect="unsafe"), own("resolved", outcome="retry")]
+    for lines in (intended, retry):
+        fold = folded(lines)
+        fold.add_damage(reason, 900, 950)
+        fold.add(writer("recovered"))
+        (call,) = fold.calls()
+        assert (call.verdict, call.may_run_again, call.blocks_resume) == (UNCERTAIN, False, True)
+        fold.add(own("intended"))
+        assert fold.calls()[0].blocks_resume
+        fold.add(own("resolved", outcome="retry"))
+        assert fold.calls()[0].may_run_again
+    torn = folded([writer("opened", epoch=1), *intended])
+    torn.add_damage("torn_tail", 900, 950)
+    assert torn.calls()[0].verdict is PENDING, "our writer syncs that it began before it does"
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize("keys", [(None, None), ("k", None), (None, "k"), ("k", "k")])
+def test_attempt_in_a_later_turn_uses_up_the_decision_to_retry(keys: tuple[str | None, str | None]) -> None:
+    """It is known by the id of the call where the key is not given each time."""
+    first, second = ({} if key is None else {"key": key} for key in keys)
+    lines = [
+        begin("t1"), own("started", turn_id="t1", **first),
+        own("resolved", turn_id="t1", outcome="retry", **first),
+        begin("t2"), own("started", turn_id="t2", attempt=2, **second),
+    ]  # fmt: skip
+    assert not any(call.may_run_again for call in folded(lines).calls())
+    assert [call.turn_id for call in folded(lines).calls() if call.blocks_resume] == ["t2"]
+    other = [*lines[:4], own("started", "c9", turn_id="t2", attempt=2, **second)]
+    assert any(call.may_run_again for call in folded(other).calls()) == (keys != ("k", "k"))
+
+
+@pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("state", ["intended", "declined", "failed"])
 def test_attempt_that_never_began_takes_no_doubt_away(state: str) -> None:
     """What the first attempt did is still not known."""
@@ -479,7 +554,7 @@ def test_no_prefix_of_any_history_lets_an_unsafe_call_run_again(seed: int) -> No
             for call in fold.calls():
                 assert call.effect is Effect.UNSAFE
                 assert not call.may_run_again
-                replaced = call.reason == REPLACED_RULE.reason
+                replaced = call.reason.startswith(REPLACED_RULE.reason)
                 assert call.verdict is not UNCERTAIN or call.blocks_resume or replaced
 
 

@@ -81,7 +81,9 @@ def locks_in(home: Path) -> list[str]:
 
 
 def files_in(home: Path) -> list[Path]:
-    return sorted(each for each in home.rglob("*") if each.is_file() and each.name != ".coordination.lock")
+    """What must not be deleted, beside the coordination lock."""
+    files = sorted(each for each in home.rglob("*") if each.is_file() and each.name != ".coordination.lock")
+    return [each for each in files if each.parent != home / "thread-store" / "derived"]
 
 
 async def begin(store: LocalThreadStore, *texts: str, **how: Any) -> Thread:

@@ -13,13 +13,15 @@ from protocol.own import MemoryItem
 from protocol.thread_fold import ThreadFold
 from protocol.tool_verdicts import ToolVerdict
 from tests.thread_store.histories import Script, dump, line, turns, uuid, write_thread
+from thread_store.fold_range import take_record
 from thread_store.fork import make_fork
 from thread_store.fork_point import ForkPoint
 from thread_store.home import Home
 from thread_store.lineage import Lineage, LineageRecord, Place
-from thread_store.thread_folding import FoldedThread, fold_lineage, line_hash, take_record
+from thread_store.thread_folding import FoldedThread, fold_lineage, line_hash
 
 A, B, C = uuid(0xA), uuid(0xB), uuid(0xC)
+CALL = {"type": "function_call", "name": "send_mail", "arguments": "{}", "call_id": "c9"}
 UNREAD = {"version": 1, "upto_offset": 1, "last_line": "0" * 16}
 
 
@@ -192,6 +194,54 @@ def test_unfinished_last_line_is_not_folded(home: Home) -> None:
     folded = fold(path, home)
     assert told(folded) == before
     assert folded.upto.offset == path.read_bytes().rfind(b"\n") + 1
+
+
+@pytest.mark.guarantee("G8")
+def test_unfinished_last_line_of_another_writer_may_hide_a_call(home: Home) -> None:
+    """Our own writer syncs that a call started before it does; of others nobody knows that."""
+    foreign = write_thread(home, A, turns(1) + b'{"timestamp":"20')
+    assert fold(foreign, home).tail_hides_calls
+    opened = line("x_writer", {"event": "opened", "epoch": 1})
+    ours = write_thread(home, B, turns(1) + opened + b'{"timestamp":"20')
+    assert not fold(ours, home).tail_hides_calls
+    assert not fold(write_thread(home, C, turns(1)), home).tail_hides_calls
+
+
+@pytest.mark.guarantee("G9")
+def test_snapshot_of_a_chain_is_passed_over_in_its_copy(home: Home) -> None:
+    """Its places in the older file moved by another distance; all of the copy is folded, and is known."""
+    source = write_thread(home, A, turns(1) + line("response_item", CALL, 9))
+    target = home.path / f"sessions/2031/01/02/rollout-2031-01-02T03-04-05-{B}.jsonl"
+    chain = Path(make_fork(source, target, thread_id=B, home=home, mode="reference").path)
+    append(chain, turns(1, first=10, ordinal=11))
+    with Lineage.resolve(chain, home) as lineage, lineage.open(1) as file:
+        folded = fold_lineage(lineage)
+        memory = folded.snapshot(line_hash(file.last_line(folded.upto.offset)))
+    append(chain, line("x_memory", msgspec.to_builtins(memory)))
+    assert told(fold(chain, home)) == told(fold(chain, home, deep=True))
+    target = home.path / f"sessions/2031/01/02/rollout-2031-01-02T03-04-05-{C}.jsonl"
+    copy = make_fork(chain, target, thread_id=C, home=home).path
+    with Lineage.resolve(copy, home) as lineage:
+        found = fold_lineage(lineage, examined_from=lineage.end)
+    assert found.whole
+    assert told(found) == told(fold(copy, home, deep=True))
+
+
+def test_snapshot_whose_last_line_stands_twice_is_passed_over_in_a_copy(home: Home) -> None:
+    """Nobody knows which of the two it means."""
+    twice = line("x_files", {"path": "/a"})
+    path = write_thread(home, A, turns(1) + twice)
+    snapshot = snapshot_line(path, home, epoch=77)
+    append(path, twice + snapshot)
+    assert fold(path, home).fold.calls.epoch == 77
+    target = home.path / f"sessions/2031/01/02/rollout-2031-01-02T03-04-05-{B}.jsonl"
+    assert fold(make_fork(path, target, thread_id=B, home=home).path, home).fold.calls.epoch is None
+
+
+def test_ordinals_that_are_missing_behind_the_meta_are_damage(home: Home) -> None:
+    """The meta is numbered too."""
+    path = write_thread(home, A, turns(1, ordinal=4))
+    assert [each.detail for each in fold(path, home).fold.damage.ranges] == ["1 to 3"]
 
 
 @pytest.mark.guarantee("G9")
