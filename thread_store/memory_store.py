@@ -14,7 +14,7 @@ import asyncio
 import io
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime
@@ -36,10 +36,11 @@ from protocol.errors import (
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta
 from protocol.timestamps import format_timestamp, now_ms
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.append_state import scan_for_append
 from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
-from rollout.core import begin_core, continue_core
+from rollout.core import Core, begin_core, continue_core
 from rollout.service import Service
 from thread_store.borders import resolve_border
 from thread_store.errors import StoreClosed, ThreadsUnwritten
@@ -53,6 +54,8 @@ from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
+from thread_store.thread_folding import fold_lineage
+from thread_store.thread_reading import ReadContext, read_context
 
 __all__ = ["MemoryThreadStore"]
 
@@ -63,8 +66,11 @@ class MemoryThreadStore:
     Closed and entered again, it has its threads still.
     """
 
-    def __init__(self, *, config: RecorderConfig | None = None) -> None:
+    def __init__(
+        self, *, config: RecorderConfig | None = None, tool_safety: ToolSafety = DEFAULT_TOOL_SAFETY
+    ) -> None:
         self._config = config or RecorderConfig()
+        self._tool_safety = tool_safety
         self._contents: dict[ThreadId, bytearray] = {}
         """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
         self._open: dict[ThreadId, OpenThread] = {}
@@ -117,7 +123,7 @@ class MemoryThreadStore:
             make_sink=lambda _: self._sink(thread_id, content, released),
             keep=_keep_nowhere,
         )
-        return self._hold(thread_id, OpenThread(core, core.meta or meta, released))
+        return self._hold(thread_id, core, core.meta or meta, released)
 
     async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
         """As `ThreadStore.open_thread`."""
@@ -137,7 +143,7 @@ class MemoryThreadStore:
             service=self._require_open(),
             keep=_keep_nowhere,
         )
-        return self._hold(thread_id, OpenThread(core, self._read(thread_id).meta, released))
+        return self._hold(thread_id, core, self._read(thread_id).meta, released)
 
     def _sink(self, thread_id: ThreadId, content: bytearray, released: Future[None]) -> MemorySink:
         def on_close() -> None:
@@ -149,8 +155,9 @@ class MemoryThreadStore:
 
         return MemorySink(_name(thread_id), content, on_close=on_close)
 
-    def _hold(self, thread_id: ThreadId, opened: OpenThread) -> Thread:
-        self._open[thread_id] = opened
+    def _hold(self, thread_id: ThreadId, core: Core, meta: SessionMeta, released: Future[None]) -> Thread:
+        reading = _MemoryReading(thread_id, self._content_of)
+        opened = self._open[thread_id] = OpenThread(core, meta, released, reading, self._tool_safety)
         return Thread(opened)
 
     async def create_subagent(
@@ -282,6 +289,34 @@ def _files_of(threads: Mapping[ThreadId, bytes]) -> Iterator[tuple[Home, dict[Th
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(threads[thread_id])
         yield home, paths
+
+
+class _MemoryReading:
+    """`ThreadReading` of a thread that is in no file."""
+
+    def __init__(self, thread_id: ThreadId, content_of: Callable[[ThreadId], bytearray]) -> None:
+        self._thread_id = thread_id
+        self._content_of = content_of
+
+    def context(self) -> ReadContext:
+        with self._lineage() as lineage:
+            return read_context(lineage)
+
+    def state(self) -> str | None:
+        try:
+            with self._lineage() as lineage:
+                return fold_lineage(lineage).fold.memory.state
+        except ThreadNotFound:
+            return None  # nothing is recorded yet
+
+    @contextmanager
+    def _lineage(self) -> Iterator[Lineage]:
+        content = bytes(self._content_of(self._thread_id))
+        with (
+            _files_of({self._thread_id: content}) as (home, paths),
+            Lineage.resolve(paths[self._thread_id], home) as lineage,
+        ):
+            yield lineage
 
 
 def _fork_in_files(
