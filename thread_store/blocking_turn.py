@@ -58,8 +58,9 @@ class BlockingCall(CallRecords):
         self._recorder.sync()
 
     def __enter__(self) -> Self:
+        items = self.start()
         try:
-            self._recorder.record(self.start())
+            self._recorder.record(items)
             self.note(CallPhase.STARTED)
             self._recorder.sync()
         except BaseException as error:

@@ -124,13 +124,14 @@ class CallRecords:
         """It was not run, because somebody did not allow it."""
         self._end = CallEnd(state="declined", output=reason, error=reason)
 
-    # What to record
+    # What to record. What is known of a call comes before its request: a reader that stops between the two
+    # doesn't take it for one of which nothing is known.
 
     def intend(self) -> list[RolloutItem]:
         """The request, and that it has not begun: a resume finds the call pending."""
         self._require(CallPhase.INTENDED)
         request, _ = request_records(self.spec)
-        return [*request, self._own("intended")]
+        return [self._own("intended"), *request]
 
     def start(self) -> list[RolloutItem]:
         """What must be on stable storage before the body runs.
@@ -143,7 +144,7 @@ class CallRecords:
             raise CallRefused(self.call_id, f"its approval is {self.approval.state}")
         request, shown = request_records(self.spec)
         asked = [] if self.phase is CallPhase.INTENDED else request
-        return [*asked, *shown, self._own("started"), *self._superseded()]
+        return [self._own("started"), *asked, *shown, *self._superseded()]
 
     def _superseded(self) -> list[RolloutItem]:
         """The attempt before gives way, behind the start of this one."""

@@ -53,8 +53,9 @@ class RecordedCall(CallRecords):
         await self._recorder.sync()
 
     async def __aenter__(self) -> Self:
+        items = self.start()
         try:
-            await self._recorder.record(self.start())
+            await self._recorder.record(items)
             self.note(CallPhase.STARTED)
             await self._recorder.sync()
         except BaseException as error:

@@ -59,7 +59,7 @@ async def test_call_is_on_stable_storage_before_its_body_and_its_end_before_what
     async with thread.turn() as turn:
         async with turn.tool_call("shell", {"cmd": "make test"}, effect="unsafe", call_id="c1") as call:
             assert thread.health.pending_items == 0
-            assert calls_in(thread) == [("function_call", '{"cmd":"make test"}'), ("started", None)]
+            assert calls_in(thread) == [("started", None), ("function_call", '{"cmd":"make test"}')]
             call.completed("all green")
         assert thread.health.pending_items == 0
         assert calls_in(thread)[2:] == [("function_call_output", "all green"), ("completed", None)]
@@ -288,7 +288,7 @@ async def test_call_that_was_asked_for_and_not_begun_is_pending(thread: Thread) 
         call = turn.tool_call("pay", {"amount": 5}, call_id="c1")
         await call.request()
         await thread.sync()
-        assert calls_in(thread) == [("function_call", '{"amount":5}'), ("intended", None)]
+        assert calls_in(thread) == [("intended", None), ("function_call", '{"amount":5}')]
         found = verdicts(thread.path)["c1"]
         assert (found.verdict, found.blocks_resume) == (ToolVerdict.PENDING, False)
         async with call:
