@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from protocol.errors import ApprovalAnswered, CallRefused
 from protocol.items import RolloutItem
-from protocol.own import ApprovalItem
+from protocol.own import ApprovalItem, CallItem
 from protocol.timestamps import now_ms
 from thread_store.call_records import CallPhase, CallRecords
 
@@ -77,10 +77,18 @@ class ApprovalRecords:
         if not self.is_open:
             raise ApprovalAnswered(self.approval_id, self.state)
         answer = self._item(state, by=by, scope=scope, reason=reason)
-        if not self._ends_call(state):
+        if state not in _OUTPUTS:
             return [answer]
-        assert self._call is not None
-        return [answer, *self._call.decline(_OUTPUTS[state] + (f": {reason}" if reason else ""))]
+        text = _OUTPUTS[state] + (f": {reason}" if reason else "")
+        if self._call is None:
+            return [answer, self._unknown_call(text)]
+        return [answer, *(self._call.decline(text) if self._ends_call(state) else [])]
+
+    def _unknown_call(self, text: str) -> CallItem:
+        """That a call was not run which the agent recorded by itself. The form of its output isn't known."""
+        return CallItem(
+            call_id=self.call_id, turn_id=self.turn_id, state="declined", error=text, at_ms=now_ms()
+        )
 
     def note_answered(self, state: str) -> None:
         """The answer was accepted."""

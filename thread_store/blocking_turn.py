@@ -6,7 +6,6 @@ beside it; here a Ctrl-C takes the place of a cancellation.
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -21,6 +20,7 @@ from thread_store.call_records import CallPhase, CallRecords
 from thread_store.call_tracks import CallSpec
 from thread_store.check_records import CheckRecords
 from thread_store.file_snapshot import snapshot_file
+from thread_store.last_words import INTERRUPTED_SECONDS_MAX
 from thread_store.turn_handle import TurnHandle
 from thread_store.turn_records import retry_spec
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["BlockingApproval", "BlockingCall", "BlockingCheck", "BlockingTurn"]
 
 _TURN_END_SECONDS_MAX = 10.0
-_CALL_END_SECONDS_MAX = 5.0
-"""How long an end waits for the disk where the body was interrupted."""
 
 
 class BlockingCall(CallRecords):
@@ -80,13 +78,12 @@ class BlockingCall(CallRecords):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        interrupted = error is not None and not isinstance(error, Exception)
-        seconds = _CALL_END_SECONDS_MAX if interrupted else None
+        seconds = INTERRUPTED_SECONDS_MAX if not isinstance(error, Exception | None) else None
         try:
             self._recorder.record(self.end(error), timeout=seconds)
             self.note(CallPhase.ENDED)
             self._recorder.sync(seconds)
-        except (RolloutError, concurrent.futures.TimeoutError) as failure:
+        except (RolloutError, TimeoutError) as failure:
             text = f"the end of the call {self.call_id} is not on stable storage"
             if error is None:
                 failure.add_note(f"{text}; its tool has run")
@@ -173,10 +170,11 @@ class BlockingCheck(CheckRecords):
         end = self.end(error)
         if end is None:
             return
+        seconds = INTERRUPTED_SECONDS_MAX if not isinstance(error, Exception | None) else None
         try:
-            self._recorder.record(end)
-            self._recorder.sync()
-        except RolloutError as failure:
+            self._recorder.record(end, timeout=seconds)
+            self._recorder.sync(seconds)
+        except (RolloutError, TimeoutError) as failure:
             if error is None:
                 raise
             error.add_note(f"the end of the check {self.check_id} is not on stable storage: {failure}")

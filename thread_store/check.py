@@ -6,12 +6,13 @@ on. What is recorded is decided in `thread_store.check_records`.
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from protocol.errors import RolloutError
 from thread_store.check_records import CheckRecords
-from thread_store.last_words import record_last_words
+from thread_store.last_words import INTERRUPTED_SECONDS_MAX, record_last_words
 
 if TYPE_CHECKING:
     from rollout.recorder import RolloutRecorder
@@ -48,10 +49,12 @@ class RecordedCheck(CheckRecords):
         end = self.end(error)
         if end is None:
             return
+        interrupted = error is not None and not isinstance(error, Exception)
         try:
-            await record_last_words(self._recorder, end)
-            await self._recorder.sync()
-        except RolloutError as failure:
+            async with asyncio.timeout(INTERRUPTED_SECONDS_MAX if interrupted else None):
+                await record_last_words(self._recorder, end)
+                await self._recorder.sync()
+        except (RolloutError, TimeoutError) as failure:
             if error is None:
                 raise
             error.add_note(f"the end of the check {self.check_id} is not on stable storage: {failure}")

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from rollout.pending import Records
     from rollout.recorder import RolloutRecorder
 
-__all__ = ["record_last_words"]
+__all__ = ["INTERRUPTED_SECONDS_MAX", "record_last_words"]
+
+INTERRUPTED_SECONDS_MAX = 5.0
+"""A cancelled caller is not held up longer by a disk that hangs."""
 
 
 async def record_last_words(

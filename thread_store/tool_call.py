@@ -16,15 +16,12 @@ from protocol.call_state import ToolCall
 from protocol.errors import RolloutError
 from thread_store.call_records import CallPhase, CallRecords
 from thread_store.call_tracks import CallSpec
-from thread_store.last_words import record_last_words
+from thread_store.last_words import INTERRUPTED_SECONDS_MAX, record_last_words
 
 if TYPE_CHECKING:
     from rollout.recorder import RolloutRecorder
 
 __all__ = ["RecordedCall"]
-
-_END_SECONDS_MAX = 5.0
-"""A cancelled caller is not held up longer by a disk that hangs."""
 
 
 class RecordedCall(CallRecords):
@@ -78,7 +75,7 @@ class RecordedCall(CallRecords):
     ) -> None:
         interrupted = error is not None and not isinstance(error, Exception)
         try:
-            async with asyncio.timeout(_END_SECONDS_MAX if interrupted else None):
+            async with asyncio.timeout(INTERRUPTED_SECONDS_MAX if interrupted else None):
                 await record_last_words(self._recorder, self.end(error))
                 self.note(CallPhase.ENDED)
                 await self._recorder.sync()

@@ -145,13 +145,16 @@ async def test_question_that_is_open_when_its_turn_is_cancelled_is_withdrawn(thr
 
 
 async def test_call_that_the_agent_recorded_itself_is_asked_about_by_its_id(thread: Thread) -> None:
-    """Its records are the agent's."""
+    """Its output is the agent's to record; that it was not run is on record."""
     async with thread.turn() as turn:
         thread.record_nowait(ResponseItem.function_call(name="pay", arguments="{}", call_id="mine"))
         approval = await turn.request_approval("mine")
         await approval.decline(by="ada")
     assert [each["call_id"] for each in own_in(thread.path, "x_approval")] == ["mine", "mine"]
     assert outputs(thread) == []
+    found = calls_in(thread.path)["mine"]
+    assert (found.verdict, found.error) == (ToolVerdict.DECLINED, "not run: it was declined")
+    assert found.output_missing
 
 
 async def test_call_that_ended_is_not_asked_about(thread: Thread) -> None:
