@@ -238,9 +238,10 @@ class BlockingTurn(TurnHandle):
         *,
         arguments: str | Mapping[str, Any] | None = None,
         call_id: str | None = None,
+        free_text: bool = False,
     ) -> BlockingCall:
         """As `Turn.retry`."""
-        spec = self._records.spec(**retry_spec(call, arguments), call_id=call_id, free_text=False)
+        spec = self._records.spec(**retry_spec(call, arguments), call_id=call_id, free_text=free_text)
         again = BlockingCall(self.thread, spec, replaces=call)
         self._records.take_call(again)
         return again

@@ -114,18 +114,20 @@ class Turn(TurnHandle):
         *,
         arguments: str | Mapping[str, Any] | None = None,
         call_id: str | None = None,
+        free_text: bool = False,
     ) -> RecordedCall:
         """Run again what a resume allows, as a further attempt with the same key, under a call id of its own.
 
         Args:
             call: as the fold of the thread has it, for example from a resume.
             arguments: needed where the fold has not kept the whole of them; must be the same.
+            free_text: as `tool_call`.
 
         Raises:
             CallRefused: it must not run again without a decision; or its arguments are not known, or others.
         """
         how = retry_spec(call, arguments)
-        spec = self._records.spec(**how, call_id=call_id, free_text=False)
+        spec = self._records.spec(**how, call_id=call_id, free_text=free_text)
         again = RecordedCall(self.thread, spec, replaces=call)
         self._records.take_call(again)
         return again

@@ -16,7 +16,7 @@ from protocol.errors import CallRefused, RecordTooLarge, RolloutWriteError, Writ
 from rollout import read_rollout
 from rollout.config import RecorderConfig
 from rollout.syscalls import FileCalls
-from tests.rollout.faulty import ForgetfulCalls, Gate, errors, waits_before
+from tests.rollout.faulty import ForgetfulCalls, Gate, errors, fails, waits_before
 from tests.rollout.recorded import eventually
 from tests.thread_store.folded import calls_in as verdicts
 from tests.thread_store.folded import fold_of, lines_in, own_in
@@ -158,8 +158,13 @@ def _shared(calls: FileCalls) -> Any:
 
 @pytest.mark.guarantee("G8")
 @pytest.mark.parametrize("asked_before", [False, True], ids=["at once", "asked for before"])
+@pytest.mark.parametrize(
+    ("call_name", "number"),
+    [("datasync", errno.EIO), ("write", errno.ENOSPC)],
+    ids=["broken disk", "full disk"],
+)
 async def test_body_does_not_run_if_its_request_cannot_be_synced(
-    disk: Disk, thread: Thread, asked_before: bool
+    disk: Disk, thread: Thread, asked_before: bool, call_name: str, number: int
 ) -> None:
     """The sync raises instead. Should the request reach the file later, so does that it never began, which
     stands against no resume."""
@@ -169,11 +174,11 @@ async def test_body_does_not_run_if_its_request_cannot_be_synced(
         call = turn.tool_call("pay", {}, call_id="c1")
         if asked_before:
             await call.request()
-        disk.broken = True
+        disk.arm(call_name, fails(number), times=None)
         with pytest.raises(RolloutWriteError):
             async with call:
                 ran = True
-        disk.broken = False
+        disk.lift()
     await thread.sync()
     assert not ran
     output, state = calls_in(thread)[-2:]
@@ -258,9 +263,9 @@ async def test_what_happened_stays_told_though_the_disk_was_full_at_the_end(
         with pytest.raises(RolloutWriteError) as caught:
             async with turn.tool_call("pay", {}, call_id="c1") as call:
                 call.completed("paid")
-                disk.broken = True
+                disk.arm("write", fails(errno.ENOSPC), times=None)
         assert "its tool has run" in caught.value.__notes__[0]
-        disk.broken = False
+        disk.lift()
     await thread.sync()
     assert calls_in(thread)[2:] == [("function_call_output", "paid"), ("completed", None)]
     assert verdicts(thread.path)["c1"].verdict is ToolVerdict.COMPLETED
