@@ -9,7 +9,9 @@ import pytest
 import pytest_asyncio
 
 from protocol import SessionMeta
-from tests.thread_store.folded import fold_of, lines_in, own_in
+from rollout import read_rollout
+from tests.thread_store.folded import calls_in, fold_of, lines_in, own_in
+from thread_store.fork_point import ForkPoint
 from thread_store.local_store import LocalThreadStore
 from thread_store.memory_store import MemoryThreadStore
 from thread_store.thread import Thread
@@ -92,3 +94,29 @@ async def test_threads_in_memory_have_states_too() -> None:
         if record.line is not None and record.line.type == "x_state"
     ]
     assert states == [None, "working"]
+
+
+@pytest.mark.parametrize("asked_before", [False, True])
+async def test_thread_can_be_forked_before_and_behind_each_call(
+    store: LocalThreadStore, thread: Thread, asked_before: bool
+) -> None:
+    """What is known of a call stands before its request, and goes with it."""
+    async with thread.turn() as turn:
+        turn.user_message("go")
+        for call_id in ("c1", "c2"):
+            call = turn.tool_call("shell", {}, call_id=call_id)
+            if asked_before:
+                await call.request()
+            async with call:
+                call.completed("done")
+    await thread.flush()
+    lines = [record.line for record in read_rollout(thread.path) if record.line is not None]
+    requests = [
+        line.ordinal
+        for line in lines
+        if line.payload_object().get("type") == "function_call" and line.ordinal
+    ]
+    for count, ordinal in enumerate(requests):
+        fork = await store.fork_thread(thread.thread_id, at=ForkPoint.before_ordinal(ordinal))
+        await fork.aclose()
+        assert [each.verdict.value for each in calls_in(fork.path).values()] == ["completed"] * count
