@@ -190,8 +190,9 @@ class CallRecords:
         self._require(CallPhase.ENDED)
         own = self._own(end.state, error=end.error)
         shown = end_records(self.spec, end)
-        # A file may end between any two lines: then the doubt must be in it, and not what looks like an end.
-        return [own, *shown] if end.state == "aborted" else [*shown, own]
+        # A file may end between any two lines: what Codex's records have no word for comes first, or they
+        # would tell of an end (or of a failure) that there was not.
+        return [own, *shown] if end.state in ("aborted", "declined") else [*shown, own]
 
     # Where it stands
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from protocol import ThreadFold, ToolCall, ToolCallFold
+from protocol.line import RolloutLine
 from rollout import read_rollout
 
 __all__ = ["calls_in", "fold_of", "lines_in", "own_in", "shown_in"]
@@ -14,10 +16,19 @@ __all__ = ["calls_in", "fold_of", "lines_in", "own_in", "shown_in"]
 def lines_in(path: str | os.PathLike[str]) -> list[tuple[str, dict[str, Any]]]:
     """Type and payload of each line."""
     found = []
-    for record in read_rollout(path):
-        assert record.line is not None
-        found.append((record.line.type or "", record.line.payload_object()))
+    for line, _ in _lines(path):
+        found.append((line.type or "", line.payload_object()))
     return found
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[RolloutLine, int]]:
+    """Whole lines and their offsets. The last one may be in flight; all others are to be whole."""
+    for record in read_rollout(path):
+        if record.line is not None:
+            yield record.line, record.offset
+        else:
+            assert record.warning is not None
+            assert record.warning.reason == "torn_tail"
 
 
 def own_in(path: str | os.PathLike[str], kind: str) -> list[dict[str, Any]]:
@@ -37,16 +48,14 @@ def shown_in(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 def fold_of(path: str | os.PathLike[str]) -> ThreadFold:
     """The fold of all lines."""
     fold = ThreadFold()
-    for record in read_rollout(path):
-        assert record.line is not None
-        fold.add(record.line, record.offset)
+    for line, offset in _lines(path):
+        fold.add(line, offset)
     return fold
 
 
 def calls_in(path: str | os.PathLike[str]) -> dict[str, ToolCall]:
     """All calls by their id; nothing is let go."""
     fold = ToolCallFold(closed_max=None)
-    for record in read_rollout(path):
-        assert record.line is not None
-        fold.add(record.line, record.offset)
+    for line, offset in _lines(path):
+        fold.add(line, offset)
     return {call.call_id: call for call in fold.calls()}

@@ -102,6 +102,7 @@ async def test_call_with_an_effect_makes_a_check_stale(thread: Thread) -> None:
         async with turn.tool_call("read", {}, effect="none") as call:
             call.completed("text")
         await turn.tool_call("pay", {}).request()
+    await thread.flush()
     assert [each.state for each in fold_of(thread.path).checks.checks] == ["passed"]
     async with thread.turn() as turn, turn.tool_call("shell", {}) as call:
         call.completed("done")
