@@ -74,6 +74,14 @@ def test_each_kind_has_its_own_records(kind: str, asked_as: str, shown: list[str
     assert tags(end_records(spec_of(kind), CallEnd(state="completed", output="ok"))) == ended
 
 
+@pytest.mark.parametrize("kind", ["patch", "mcp"])
+def test_call_that_was_cut_short_is_not_shown_as_failed(kind: str) -> None:
+    """Where the display has no word for it, it gets none: the model's output says that nobody knows."""
+    end = CallEnd(state="aborted", output="outcome unknown: …", error="CancelledError")
+    assert len(end_records(spec_of(kind), end)) == 1
+    assert tags(end_records(spec_of("shell"), end)) == ["CommandExecution", "function_call_output"]
+
+
 def test_tool_that_takes_free_text_has_it_as_it_is() -> None:
     """No JSON is made of it."""
     spec = spec_of("custom", arguments="SELECT 1", free_text=True)

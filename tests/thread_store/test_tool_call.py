@@ -412,6 +412,27 @@ async def test_second_cancellation_loses_no_end(disk: Disk, thread: Thread) -> N
     assert lines_in(thread.path)[-1][1]["type"] == "turn_aborted"
 
 
+@pytest.mark.case("B64")
+async def test_cancellation_on_the_heels_of_another_loses_no_end(thread: Thread) -> None:
+    """Though it comes as soon as the first one was delivered."""
+    running = asyncio.Event()
+
+    async def work() -> None:
+        async with thread.turn() as turn, turn.tool_call("shell", {}, call_id="c1"):
+            running.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(work())
+    await running.wait()
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+    await asyncio.gather(task, return_exceptions=True)
+    await thread.sync()
+    assert [each["state"] for each in own_in(thread.path, "x_call")] == ["started", "aborted"]
+    assert lines_in(thread.path)[-1][1]["type"] == "turn_aborted"
+
+
 async def test_keyboard_interrupt_aborts_the_call(thread: Thread) -> None:
     """As a cancellation does: nobody knows how far it came."""
     with pytest.raises(KeyboardInterrupt):
