@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from protocol.document import place_document, upcast_document
     from protocol.errors import (
         ActiveWriter,
+        ApprovalAnswered,
+        CallRefused,
+        CompactionRefused,
         ForkPointInvalid,
         ForkRefused,
         InvalidLine,
@@ -134,16 +137,19 @@ __all__ = [
     "AgentMessageItem",
     "AgentReasoningEvent",
     "Approval",
+    "ApprovalAnswered",
     "ApprovalFold",
     "ApprovalItem",
     "BaseInstructions",
     "CallChange",
     "CallItem",
+    "CallRefused",
     "Check",
     "CheckFold",
     "CheckItem",
     "CommandExecutionItem",
     "Compacted",
+    "CompactionRefused",
     "ContextCompacted",
     "ContextCompactionItem",
     "CustomToolCall",
@@ -263,7 +269,8 @@ _NAMES = {
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
     "document": "place_document upcast_document",
     "errors": (
-        "ActiveWriter ForkPointInvalid ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
+        "ActiveWriter ApprovalAnswered CallRefused CompactionRefused ForkPointInvalid ForkRefused "
+        "InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
         "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
         "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
         "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"

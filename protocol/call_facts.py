@@ -24,6 +24,7 @@ __all__ = [
     "CallFact",
     "Said",
     "count_of",
+    "kind_of_tool",
     "read_call_fact",
     "text_of",
 ]
@@ -96,7 +97,8 @@ def _as_text(value: Any) -> str | None:
         return None
 
 
-def _kind_of_tool(name: str | None, namespace: str | None) -> str:
+def kind_of_tool(name: str | None, namespace: str | None) -> str:
+    """The kind that the names of a tool tell: shell, patch, mcp, agent, else custom."""
     if namespace is not None and namespace.startswith("mcp__"):
         return "mcp"
     if name in _SHELL_TOOLS:
@@ -123,7 +125,7 @@ def _request(payload: Payload) -> CallFact | None:
         call_id=call_id,
         turn_id=_tagged_turn(payload),
         seen=Seen.REQUEST,
-        kind=_kind_of_tool(name, namespace),
+        kind=kind_of_tool(name, namespace),
         name=name,
         namespace=namespace,
         arguments=_as_text(given),

@@ -273,6 +273,11 @@ class CallChange:
         return self._state.effect or self._registered
 
     @property
+    def is_intended(self) -> bool:
+        """Whether its last own record says that it has not begun."""
+        return self._state.own == "intended"
+
+    @property
     def has_output(self) -> bool:
         """Whether the model's track holds an output for it."""
         return self._state.has_output

@@ -99,7 +99,7 @@ class CheckFold:
         """
         if change.effect is Effect.NONE or change.verdict is ToolVerdict.DECLINED:
             return []
-        if own and change.verdict is ToolVerdict.PENDING:
+        if change.verdict is ToolVerdict.PENDING and (own or change.is_intended):
             return []
         stale = [
             each

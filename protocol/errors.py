@@ -13,6 +13,9 @@ from typing import Any
 
 __all__ = [
     "ActiveWriter",
+    "ApprovalAnswered",
+    "CallRefused",
+    "CompactionRefused",
     "ForkPointInvalid",
     "ForkRefused",
     "InvalidLine",
@@ -222,6 +225,38 @@ class ResumeRefused(RolloutError):
     def __init__(self, reasons: Sequence[str], *, thread_id: str | None = None) -> None:
         super().__init__(f"resume refused: {'; '.join(reasons)}", thread_id=thread_id)
         self.reasons = tuple(reasons)
+
+
+class CallRefused(RolloutError):
+    """A tool call must not begin, or can't go on as it was told; nothing was recorded for that."""
+
+    code = "call_refused"
+
+    def __init__(self, call_id: str, reason: str, *, hint: str = "") -> None:
+        super().__init__(f"the call {call_id} is refused: {reason}", hint=hint)
+        self.call_id = call_id
+        self.reason = reason
+
+
+class ApprovalAnswered(RolloutError):
+    """The question has its answer, or was never asked; nothing was recorded."""
+
+    code = "approval_answered"
+
+    def __init__(self, approval_id: str, state: str) -> None:
+        super().__init__(f"the approval {approval_id} can't be answered: it is {state}")
+        self.approval_id = approval_id
+        self.state = state
+
+
+class CompactionRefused(RolloutError):
+    """The summary can't stand for the context; no checkpoint was recorded."""
+
+    code = "compaction_refused"
+
+    def __init__(self, *, path: PathText, reason: str, hint: str = "Compact again") -> None:
+        super().__init__(f"{_text(path)} is not compacted: {reason}", hint=hint, path=path)
+        self.reason = reason
 
 
 # Another writer's

@@ -76,9 +76,13 @@ class ToolSafety:
 
     def effect_of(self, name: str | None, namespace: str | None = None) -> Effect:
         """What the tool does; unsafe if it isn't known."""
+        return self.find(name, namespace) or Effect.UNSAFE
+
+    def find(self, name: str | None, namespace: str | None = None) -> Effect | None:
+        """The same, and None if it isn't known."""
         if name is None:
-            return Effect.UNSAFE
-        return self._effects.get(f"{namespace}__{name}" if namespace else name, Effect.UNSAFE)
+            return None
+        return self._effects.get(f"{namespace}__{name}" if namespace else name)
 
     def names(self) -> Iterable[str]:
         """The tools that it knows, sorted."""

@@ -386,6 +386,17 @@ class Pending:
         self._reentered.extend(stashed)
         self._mark = 0
 
+    def append_if_last(self, position: int, *items: Records) -> bool:
+        """Accept the items if nothing was accepted behind that stream position; else return False.
+
+        Raises: as `append`.
+        """
+        with self._lock:
+            if self._calm is None or self.position()[0] != position:
+                return False
+            self._append_any(_flatten(items))
+            return True
+
     def append_note(self, item: RolloutItem) -> None:
         """Add a record of the recorder itself (not counted as an item), even when full or refused."""
         with self._lock:

@@ -25,12 +25,19 @@ def test_each_command_stands_in_the_readme() -> None:
     assert [name for name in COMMANDS if f"rollout {name}" not in readme] == []
 
 
-@pytest.mark.parametrize("marker", ["<!-- example -->", "<!-- example: store -->"])
-def test_readme_example_runs_as_written(tmp_path: Path, marker: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "marker"),
+    [
+        ("README.md", "<!-- example -->"),
+        ("README.md", "<!-- example: store -->"),
+        ("docs/tool_calls.md", "<!-- example: agent -->"),
+    ],
+)
+def test_example_runs_as_written(tmp_path: Path, name: str, marker: str) -> None:
     """The first thing a newcomer copies works, in an empty folder and without a warning."""
-    readme = read_readme()
-    found = re.search(re.escape(marker) + r"\s*```python\n(.*?)```", readme, re.DOTALL)
-    assert found, f"README.md has no python block after {marker}"
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = re.search(re.escape(marker) + r"\s*```python\n(.*?)```", text, re.DOTALL)
+    assert found, f"{name} has no python block after {marker}"
     script = tmp_path / "example.py"
     script.write_text(found[1], encoding="utf-8")
     done = subprocess.run(

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from thread_store.auto_compaction import Compaction
     from thread_store.errors import (
         AmbiguousThread,
         NotCurrentRollout,
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from thread_store.memory_store import MemoryThreadStore
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
-    from thread_store.thread import Thread, Turn
+    from thread_store.thread import Thread
     from thread_store.thread_tree import ThreadTree, build_tree
     from thread_store.transcript import Transcript, TranscriptEntry
+    from thread_store.turn import Turn
 
 __all__ = [
     "AmbiguousThread",
+    "Compaction",
     "EventStreams",
     "ForkPoint",
     "Home",
@@ -55,6 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Compaction": "thread_store.auto_compaction",
     "AmbiguousThread": "thread_store.errors",
     "EventStreams": "thread_store.streams",
     "ForkPoint": "thread_store.fork_point",
@@ -74,7 +78,7 @@ _HOMES = {
     "ThreadsUnwritten": "thread_store.errors",
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
-    "Turn": "thread_store.thread",
+    "Turn": "thread_store.turn",
     "build_tree": "thread_store.thread_tree",
 }
 

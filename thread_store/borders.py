@@ -13,9 +13,10 @@ from itertools import islice
 from msgspec import Struct
 
 from protocol.errors import ForkPointInvalid
+from rollout.record import RolloutRecord
 from thread_store.call_pairs import find_open_call, nearest_borders
 from thread_store.fork_point import ForkPoint
-from thread_store.landmarks import Mark, landmark_of
+from thread_store.landmarks import CallKey, Mark, landmark_of
 from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
 from thread_store.segments import Segment
@@ -138,9 +139,9 @@ def _at_ordinal(point: ForkPoint, lineage: Lineage) -> Place:
             return Place(index, 0)
         with lineage.open(index) as file:
             found = _find_ordinal(file, segment, ordinal)
-        if found is None:
-            break
-        return Place(index, found)
+            if found is not None:
+                return Place(index, _before_call(file, found))
+        break
     raise _invalid(point, lineage, "no record has that ordinal")
 
 
@@ -153,6 +154,24 @@ def _find_ordinal(file: OpenRollout, segment: Segment, ordinal: int) -> int | No
     if found is None:  # not in order, or not there
         found = _scan_for(file, segment.meta_end, segment.end, ordinal, sorted_by_ordinal=False)
     return found
+
+
+def _before_call(file: OpenRollout, offset: int) -> int:
+    """The border before the call whose request stands there: its own `x_call` comes first."""
+    marked = _call_at(next(file.forward(offset, file.end), None), Mark.REQUEST)
+    if marked is None:
+        return offset
+    for record in file.backward(file.meta_end, offset):
+        before = _call_at(record, Mark.REQUEST)
+        if before is None or before.track != "x_call" or before.call_id != marked.call_id:
+            break
+        offset = record.offset
+    return offset
+
+
+def _call_at(record: RolloutRecord | None, mark: Mark) -> CallKey | None:
+    landmark = None if record is None or record.line is None else landmark_of(record.line)
+    return landmark.call if landmark is not None and landmark.mark is mark else None
 
 
 def _halve(file: OpenRollout, segment: Segment, ordinal: int) -> int:

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -31,6 +32,7 @@ from protocol.errors import (
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta, decode_meta
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
@@ -53,6 +55,7 @@ from thread_store.open_threads import OpenThreads
 from thread_store.revert import make_revert, turns_to_drop
 from thread_store.take_over import move_on
 from thread_store.thread import OpenThread
+from thread_store.thread_reading import LocalReading
 
 __all__ = ["LocalThreads", "read_meta"]
 
@@ -60,8 +63,9 @@ __all__ = ["LocalThreads", "read_meta"]
 class LocalThreads:
     """Opens the threads of `home`. Used as `with LocalThreads(home) as threads`; any thread may call it."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, safety: ToolSafety = DEFAULT_TOOL_SAFETY) -> None:
         self.home = home
+        self._safety = safety
         self.locks = ThreadLocks(home.path)
         self.derived = DerivedSnapshots(home)
         self._service = Service("rollout-store")
@@ -113,7 +117,7 @@ class LocalThreads:
             meta = structs.replace(meta, git=find_git_info(meta.cwd, seconds_max=git_seconds))
         created = datetime.now()
 
-        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> _Made:
             begun = self._find_begun(thread_id) if known else None
             core = create_core(
                 begun or self.home.new_rollout_path(thread_id, created=created),
@@ -123,8 +127,7 @@ class LocalThreads:
                 fence=lock.verify,
                 on_close=on_close,
             )
-            self._keep_memory(core, on_close)
-            return core, core.meta or meta
+            return _Made(core, core.meta or meta, self._keep_memory(core, on_close))
 
         return self._hold(lambda: self.locks.acquire(thread_id), make)
 
@@ -149,7 +152,7 @@ class LocalThreads:
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)  # a thread that there isn't gets no lock
 
-        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> _Made:
             return self._open_core(self.find_appendable(wanted), lock, on_close, config)
 
         return self._hold(lambda: self.locks.acquire(wanted), make)
@@ -160,7 +163,7 @@ class LocalThreads:
         lock: WriterLock,
         on_close: _Release,
         config: RecorderConfig | None,
-    ) -> tuple[Core, SessionMeta]:
+    ) -> _Made:
         meta = read_meta(path)
         core = open_core(
             path,
@@ -170,12 +173,16 @@ class LocalThreads:
             on_close=on_close,
         )
         lock.raise_fence(core.epoch)
-        self._keep_memory(core, on_close)
-        return core, meta
+        return _Made(core, meta, self._keep_memory(core, on_close))
 
     def _keep_memory(self, core: Core, release: _Release) -> MemoryKeeper:
         keeper = MemoryKeeper(
-            core.path, self.home, pending=core.pending, service=self._service, derived=self.derived
+            core.path,
+            self.home,
+            pending=core.pending,
+            service=self._service,
+            safety=self._safety,
+            derived=self.derived,
         )
         core.writer.follow(keeper)
         release.before = keeper.keep_last
@@ -212,14 +219,14 @@ class LocalThreads:
                 raise
             return self._fork_unwritten(writing, at, config)
 
-        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> _Made:
             if with_subagents:
                 coordination = self.locks.coordinated()
-                made = fork_tree(
+                forked = fork_tree(
                     source, home=self.home, thread_id=child, point=at, mode=mode, coordination=coordination
                 )[0]
             else:
-                made = make_fork(
+                forked = make_fork(
                     path,
                     self.home.new_rollout_path(child),
                     thread_id=child,
@@ -229,7 +236,7 @@ class LocalThreads:
                     coordination=self.locks.coordinated(),
                     progress=progress,
                 )
-            return self._open_core(made.path, lock, on_close, config)
+            return self._open_core(forked.path, lock, on_close, config)
 
         return self._hold(lambda: self.locks.acquire(child), make)
 
@@ -256,16 +263,16 @@ class LocalThreads:
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
 
-        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> _Made:
             path = self.find_appendable(wanted)
             if read_meta(path).history_mode == "paginated":
                 coordination = self.locks.coordinated()
-                made = make_revert(path, home=self.home, point=point, coordination=coordination)
-                return self._open_core(made.path, lock, on_close, config)
+                reverted = make_revert(path, home=self.home, point=point, coordination=coordination)
+                return self._open_core(reverted.path, lock, on_close, config)
             turns = turns_to_drop(Lineage.resolve(path, self.home), point)
-            core, meta = self._open_core(path, lock, on_close, config)
-            core.pending.append(EventMsg.thread_rolled_back(turns))
-            return core, meta
+            made = self._open_core(path, lock, on_close, config)
+            made.core.pending.append(EventMsg.thread_rolled_back(turns))
+            return made
 
         opened = self._hold(lambda: self.locks.acquire(wanted), make)
         try:
@@ -297,7 +304,7 @@ class LocalThreads:
             lock, holder = self.locks.take_over(wanted)
             return lock
 
-        def make(lock: WriterLock, on_close: _Release) -> tuple[Core, SessionMeta]:
+        def make(lock: WriterLock, on_close: _Release) -> _Made:
             path = self.find_appendable(wanted)
             if holder is not None:
                 path = Path(move_on(path, self.home, holder, coordination=self.locks.coordinated()))
@@ -331,20 +338,29 @@ class LocalThreads:
     def _hold(
         self,
         take_lock: Callable[[], WriterLock],
-        make: Callable[[WriterLock, _Release], tuple[Core, SessionMeta]],
+        make: Callable[[WriterLock, _Release], _Made],
     ) -> OpenThread:
         """Open with a lock, which is released if that fails."""
         with self._threads.opening():
             lock = take_lock()
             release = _Release(lock, self._service)
             try:
-                core, meta = make(lock, release)
+                made = make(lock, release)
             except BaseException:
                 lock.release()
                 raise
-            opened = OpenThread(core, meta, release.done)
+            reading = LocalReading(made.core.path, self.home, made.keeper)
+            opened = OpenThread(made.core, made.meta, release.done, reading, self._safety)
             self._threads.add(opened)
             return opened
+
+
+class _Made(NamedTuple):
+    """What stands behind a thread that is opened."""
+
+    core: Core
+    meta: SessionMeta
+    keeper: MemoryKeeper
 
 
 class _Release:

@@ -1,8 +1,7 @@
 """An open thread of a store: a recorder that knows turns.
 
-Invariant: a turn that was begun is ended, whatever happens in its body: `task_complete` when it
-returns or raises, `turn_aborted` when it is cancelled or interrupted. A thread's lock is held until
-its rollout is closed, and released before `aclose()` returns.
+Invariant: a thread's lock is held until its rollout is closed, and released before `aclose()` returns.
+What is read back of it (its context, its state) is read off the caller's loop.
 """
 
 from __future__ import annotations
@@ -11,36 +10,29 @@ import asyncio
 import concurrent.futures
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
-from protocol import tracks
-from protocol.errors import PendingQueueFull, RolloutError
+from protocol.errors import RolloutError
 from protocol.ids import ThreadId
-from protocol.timestamps import now_ms
+from protocol.own import StateItem
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Receipt
 from rollout.recorder import RolloutRecorder
-from thread_store.file_snapshot import snapshot_file
-from thread_store.tool_call import RecordedCall, ToolEffect
+from thread_store.auto_compaction import Budget, Compactor, Summarise
+from thread_store.turn import Turn
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext
-    from protocol.items import RolloutItem
     from protocol.meta import SessionMeta
-    from protocol.own import FilesItem
     from rollout.core import Core
+    from thread_store.thread_reading import ThreadReading
 
-__all__ = ["RELEASE_SECONDS_MAX", "OpenThread", "Thread", "Turn"]
+__all__ = ["RELEASE_SECONDS_MAX", "OpenThread", "Thread"]
 
 _log = logging.getLogger("thread_store")
 
 RELEASE_SECONDS_MAX = 5.0
 """A lock is not waited for longer: while a disk hangs, its writer's lock stays, and so it should."""
-
-
-_END_SECONDS_MAX = 10.0
-"""How long the end of a turn waits for room in the queue."""
 
 
 class OpenThread(NamedTuple):
@@ -50,19 +42,28 @@ class OpenThread(NamedTuple):
     meta: SessionMeta
     released: concurrent.futures.Future[None]
     """Done when its lock is free."""
+    reading: ThreadReading
+    """Reads it back."""
+    safety: ToolSafety = DEFAULT_TOOL_SAFETY
+    """What its tools do, where a call doesn't say."""
 
 
 class Thread(RolloutRecorder):
     """A thread that is open to write. Made by a store; used as `async with` or closed with `aclose()`.
 
-    Everything a `RolloutRecorder` does, and turns.
+    Everything a `RolloutRecorder` does, and turns, changes of state, and compactions.
     """
 
     def __init__(self, opened: OpenThread) -> None:
         super().__init__(opened.core)
         self._meta = opened.meta
         self._released = opened.released
+        self._reading = opened.reading
+        self._compactor = Compactor(self, opened.core.pending, opened.reading)
+        self._automatic: tuple[Summarise, Budget] | None = None
         self._pid = os.getpid()
+        self.tool_safety = opened.safety
+        """The registry of tools that its store was given."""
 
     @property
     def meta(self) -> SessionMeta:
@@ -72,6 +73,64 @@ class Thread(RolloutRecorder):
     def turn(self, *, context: TurnContext | None = None, turn_id: str | None = None) -> Turn:
         """A turn, to be entered with `async with`. `context`: its settings. One at a time."""
         return Turn(self, turn_id or str(ThreadId.new()), context)
+
+    async def set_state(self, to: str, *, reason: str | None = None) -> None:
+        """Record that the thread went to another state (`x_state`), and why. On return that is on stable
+        storage; the state before is the one that was recorded last.
+
+        Raises:
+            RolloutWriteError, WriterFenced, RecorderClosed, PendingQueueFull: it is not.
+        """
+        await self.flush()
+        before = await asyncio.to_thread(self._reading.state)
+        await self.record(StateItem(from_=before, to=to, reason=reason))
+        await self.sync()
+
+    async def model_recovery_failed(self, reason: str) -> None:
+        """Record that the model could not be brought back: the thread's state is that now. As `set_state`."""
+        await self.set_state("model_recovery_failed", reason=reason)
+
+    async def compact(self, summarise: Summarise) -> bool:
+        """Let the framework's summary take the place of what the model saw so far, as a checkpoint.
+
+        `summarise` gets the items that the model sees and returns a `Compaction`. What is recorded meanwhile
+        stays in the context, behind the summary. Cancelled, or if the summariser raises, nothing was
+        recorded. On return the checkpoint is on stable storage. False: there is nothing to sum up.
+
+        Raises:
+            CompactionRefused: the context was changed meanwhile, the summary is none, the thread is recorded
+                to without a pause, or is being compacted already; nothing was recorded.
+            RolloutWriteError, WriterFenced, RecorderClosed: the disk or the lock is in trouble.
+            Whatever the summariser raises.
+        """
+        return await self._compactor.compact(summarise)
+
+    def auto_compact(
+        self, summarise: Summarise, *, budget_bytes: int | None = None, budget_tokens: int | None = None
+    ) -> None:
+        """From now on compact at the end of each turn after which the context passes a budget.
+
+        Args:
+            summarise: as for `compact`. What it raises leaves the turn, which is recorded as completed.
+            budget_bytes: of the payloads that the model sees.
+            budget_tokens: of its last response, input included, as recorded since the last checkpoint.
+
+        Raises:
+            ValueError: there is no budget.
+        """
+        self._automatic = summarise, Budget.of(budget_bytes, budget_tokens)
+
+    async def compact_if_due(self) -> bool:
+        """Compact if `auto_compact` asks for it; a turn calls this at its end. As `compact`, but where the
+        store refuses it is put off until the next time, with a warning in the log."""
+        if self._automatic is None:
+            return False
+        summarise, budget = self._automatic
+        try:
+            return await self._compactor.compact(summarise, beyond=budget)
+        except RolloutError as error:
+            _log.warning("%s: its context is not compacted this time: %s", self.path, error)
+            return False
 
     async def aclose(self) -> Receipt:
         """As `RolloutRecorder.aclose`; then the thread's lock is free for the next writer."""
@@ -89,105 +148,3 @@ class Thread(RolloutRecorder):
         done, _ = await asyncio.wait([asyncio.wrap_future(self._released)], timeout=RELEASE_SECONDS_MAX)
         if not done:
             _log.warning("%s: its lock is kept until the disk answers", self.path)
-
-
-class Turn:
-    """One turn of a thread: what the user asked and everything the agent did about it."""
-
-    def __init__(self, thread: Thread, turn_id: str, context: TurnContext | None) -> None:
-        self.thread = thread
-        self.turn_id = turn_id
-        self._context = context
-        self._started_ms = 0
-        self._last_agent_message: str | None = None
-
-    async def __aenter__(self) -> Self:
-        self._started_ms = now_ms()
-        await self.thread.record(tracks.turn_started(self.turn_id, context=self._context))
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        end = self._end_of(error)
-        try:
-            try:
-                self.thread.record_nowait(end)
-            except PendingQueueFull:
-                await self.thread.record(end, timeout=_END_SECONDS_MAX)
-        except RolloutError as failure:
-            if error is None:
-                raise
-            # What happened in the body goes first: a cancelled task stays cancelled.
-            error.add_note(f"the end of the turn was not recorded: {failure}")
-
-    def _end_of(self, error: BaseException | None) -> list[RolloutItem]:
-        if error is not None and not isinstance(error, Exception):  # cancelled, or Ctrl-C
-            return tracks.turn_aborted(self.turn_id, started_ms=self._started_ms)
-        return tracks.turn_completed(
-            self.turn_id,
-            last_agent_message=self._last_agent_message,
-            started_ms=self._started_ms,
-            error=None if error is None else f"{type(error).__name__}: {error}",
-        )
-
-    def tool_call(
-        self,
-        name: str,
-        arguments: str | Mapping[str, Any],
-        *,
-        effect: ToolEffect | str = ToolEffect.UNSAFE,
-        call_id: str | None = None,
-        kind: str = "custom",
-        key: str | None = None,
-        attempt: int = 1,
-    ) -> RecordedCall:
-        """A tool call, to be entered with `async with`: its body runs when the request is on stable storage.
-
-        Args:
-            arguments: as the model gave them, JSON text or an object.
-            effect: what running it again could do: none, idempotent or unsafe.
-            call_id: the model's; by default a new one.
-            kind: shell, patch, mcp, custom, web or agent.
-            key: the same for each attempt of one intent.
-
-        Raises:
-            ValueError: there is no such effect.
-            RolloutWriteError, WriterFenced, RecorderClosed, PendingQueueFull: entering it, then the body does
-                not run; or leaving it, then its end is not on stable storage.
-        """
-        return RecordedCall(
-            self,
-            name,
-            arguments,
-            call_id=call_id or f"call-{ThreadId.new()}",
-            effect=ToolEffect(effect),
-            kind=kind,
-            key=key,
-            attempt=attempt,
-        )
-
-    async def file_read(self, path: str | os.PathLike[str]) -> FilesItem:
-        """Record that the agent read a file, as it is now: size, time and hash, taken off the loop.
-
-        `path` is relative to the folder of the thread.
-
-        Raises:
-            OSError: it can't be read; nothing is recorded.
-        """
-        snapshot = await asyncio.to_thread(snapshot_file, os.path.join(self.thread.meta.cwd, path))
-        await self.thread.record(snapshot)
-        return snapshot
-
-    def user_message(self, text: str, *, images: Sequence[str] = ()) -> None:
-        """What the user said, on both tracks. Raises as `record_nowait`."""
-        self.thread.record_nowait(tracks.user_message(text, images=images))
-
-    def agent_message(self, text: str, *, phase: str | None = None) -> None:
-        """What the agent said, on both tracks. `phase`: commentary, partial_answer or final_answer."""
-        self.thread.record_nowait(tracks.agent_message(text, phase=phase))
-        self._last_agent_message = text
-
-    def agent_reasoning(self, summary: str | Sequence[str]) -> None:
-        """What the agent thought, as the texts of its summary, on both tracks."""
-        self.thread.record_nowait(tracks.agent_reasoning(summary))

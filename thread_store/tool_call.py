@@ -3,157 +3,86 @@
 Invariant: the request and `x_call` started are on stable storage before the body runs; its end is on
 stable storage before the caller goes on, and so before the model can see the result. Whatever ends the
 body, the call has an end on record: completed, failed, declined, or aborted, with an output that
-tells the truth.
+tells the truth. What is recorded is decided in `thread_store.call_records`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import enum
-import hashlib
-from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from protocol import tracks
+from protocol.call_state import ToolCall
 from protocol.errors import RolloutError
-from protocol.own import CallItem
-from protocol.timestamps import now_ms
+from thread_store.call_records import CallPhase, CallRecords
+from thread_store.call_tracks import CallSpec
+from thread_store.last_words import INTERRUPTED_SECONDS_MAX, record_last_words
 
 if TYPE_CHECKING:
-    from protocol.items import RolloutItem
-    from thread_store.thread import Turn
+    from rollout.recorder import RolloutRecorder
 
-__all__ = ["RecordedCall", "ToolEffect"]
-
-_INTERRUPTED = "outcome unknown: the call was interrupted while it ran"
-_NO_RESULT = "the tool gave no result"
-_UNBEGUN = "it was never begun: its request could not be synced"
-
-_END_SECONDS_MAX = 5.0
-"""A cancelled caller is not held up longer by a disk that hangs."""
+__all__ = ["RecordedCall"]
 
 
-class ToolEffect(enum.StrEnum):
-    """What running a tool again could do. An unknown tool is `UNSAFE`."""
-
-    NONE = "none"
-    IDEMPOTENT = "idempotent"
-    UNSAFE = "unsafe"
-
-
-class RecordedCall:
+class RecordedCall(CallRecords):
     """Made by `Turn.tool_call`, used as `async with`. Tell how it ended with one of its methods; a body that
     raises has failed, one that is cancelled was aborted."""
 
     def __init__(
-        self,
-        turn: Turn,
-        name: str,
-        arguments: str | Mapping[str, Any],
-        *,
-        call_id: str,
-        effect: ToolEffect,
-        kind: str,
-        key: str | None,
-        attempt: int,
+        self, recorder: RolloutRecorder, spec: CallSpec, *, replaces: ToolCall | None = None
     ) -> None:
-        self.turn = turn
-        self.name = name
-        self.arguments = arguments
-        self.call_id = call_id
-        self.effect = effect
-        self._kind = kind
-        self._key = key
-        self._attempt = attempt
-        self._end: list[RolloutItem] | None = None
+        super().__init__(spec, replaces=replaces)
+        self._recorder = recorder
+
+    async def request(self) -> None:
+        """Record what the model asked for, and that it has not begun: after a crash it is *pending*, and can
+        be offered again. For whatever takes time before the body runs.
+
+        Raises: as entering it.
+        """
+        await self._recorder.record(self.intend())
+        self.note(CallPhase.INTENDED)
+
+    async def give_up(self, reason: str) -> None:
+        """Record that it isn't run after all, and why. On return that is on stable storage."""
+        await self._recorder.record(self.decline(reason))
+        self.note(CallPhase.ENDED)
+        await self._recorder.sync()
 
     async def __aenter__(self) -> Self:
-        thread = self.turn.thread
-        request = tracks.tool_call(call_id=self.call_id, name=self.name, arguments=self.arguments)
-        await thread.record(*request, self._state("started"))
+        items = self.start()
         try:
-            await thread.sync()
+            await self._recorder.record(items)
+            self.note(CallPhase.STARTED)
+            await self._recorder.sync()
         except BaseException as error:
             self._note_unbegun(error)
             raise
         return self
 
     def _note_unbegun(self, error: BaseException) -> None:
-        """The body won't run. Should the request reach the file after all, this says so."""
+        """The body won't run. If the request is recorded, this is too."""
+        if self.phase not in (CallPhase.INTENDED, CallPhase.STARTED):
+            return
         try:
-            self.turn.thread.record_nowait(self._state("aborted", error=_UNBEGUN))
+            self._recorder.record_nowait(self.never_begun(error))
+            self.note(CallPhase.ENDED)
         except RolloutError as failure:
             error.add_note(f"that the call {self.call_id} was never begun is not on record: {failure}")
-
-    # How it ended
-
-    def completed(self, output: Any) -> None:
-        """It did what it should. `output`: text, or content parts, as the model gets it."""
-        self._end = self._result("completed", output)
-
-    def failed(self, error: str, output: Any = None) -> None:
-        """It did not. `output`: what the model gets; by default the error's text."""
-        self._end = self._result("failed", error if output is None else output, error=error)
-
-    def declined(self, reason: str) -> None:
-        """Somebody did not allow it: it was not run."""
-        self._end = self._result("declined", reason, error=reason)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         interrupted = error is not None and not isinstance(error, Exception)
         try:
-            async with asyncio.timeout(_END_SECONDS_MAX if interrupted else None):
-                await self.turn.thread.record(self._end_of(error))
-                await self.turn.thread.sync()
+            async with asyncio.timeout(INTERRUPTED_SECONDS_MAX if interrupted else None):
+                await record_last_words(self._recorder, self.end(error))
+                self.note(CallPhase.ENDED)
+                await self._recorder.sync()
         except (RolloutError, TimeoutError) as failure:
+            text = f"the end of the call {self.call_id} is not on stable storage"
             if error is None:
+                failure.add_note(f"{text}; its tool has run")
                 raise
             # What happened in the body goes first: a cancelled task stays cancelled.
-            error.add_note(f"the end of the call {self.call_id} is not on stable storage: {failure}")
-
-    def _end_of(self, error: BaseException | None) -> list[RolloutItem]:
-        if self._end is not None:
-            return self._end
-        if error is None:
-            return self._result("completed", _NO_RESULT)
-        if not isinstance(error, Exception):  # cancelled, or Ctrl-C: nobody knows how far it came
-            return self._result("aborted", _INTERRUPTED, error=type(error).__name__)
-        text = f"{type(error).__name__}: {error}"
-        return self._result("failed", text, error=text)
-
-    def _result(self, state: str, output: Any, *, error: str | None = None) -> list[RolloutItem]:
-        return [
-            *tracks.tool_result(
-                call_id=self.call_id,
-                name=self.name,
-                arguments=self.arguments,
-                output=output,
-                error=error,
-            ),
-            self._state(state, error=error),
-        ]
-
-    def _state(self, state: str, *, error: str | None = None) -> CallItem:
-        return CallItem(
-            call_id=self.call_id,
-            turn_id=self.turn.turn_id,
-            state=state,
-            kind=self._kind,
-            name=self.name,
-            attempt=self._attempt,
-            effect=self.effect,
-            key=self._key,
-            args_sha256=_digest(self.arguments),
-            error=error,
-            at_ms=now_ms(),
-        )
-
-
-def _digest(arguments: str | Mapping[str, Any]) -> str:
-    """Of the arguments as the model's request holds them."""
-    request = tracks.tool_call(call_id="", name="", arguments=arguments)[0]
-    text: str = request.arguments  # type: ignore[attr-defined]  # a function call
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            error.add_note(f"{text}: {failure}")

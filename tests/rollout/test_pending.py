@@ -715,3 +715,38 @@ def test_forked_child_has_nothing_pending_even_if_the_lock_was_held() -> None:
     assert taken(pending) == b""
     with pytest.raises(RecorderClosed):
         pending.append(message("a"))
+
+
+def test_items_that_must_be_the_next_are_refused_behind_others() -> None:
+    """Accepted where nothing came since the position that was looked at, and with nothing left out."""
+    pending = make()
+    pending.append(message("a"))
+    position, _ = pending.position()
+    pending.append(message("b"))
+    assert not pending.append_if_last(position, message("never"))
+    position, items = pending.position()
+    assert pending.append_if_last(position, message("c"), message("d"))
+    assert pending.position()[1] == items + 2
+    assert not pending.append_if_last(position, message("never"))
+    data = taken(pending)
+    assert b"never" not in data
+    assert data.index(b'"c"') < data.index(b'"d"')
+
+
+def test_items_that_must_be_the_next_are_refused_while_the_queue_is_busy() -> None:
+    """In a finalizer or signal handler that comes in between: what is being accepted comes first."""
+    answers: list[bool] = []
+    pending = make()
+    pending.append(message("a"))
+    position, _ = pending.position()
+
+    def bind(item: RolloutItem) -> RolloutItem:
+        answers.append(pending.append_if_last(position, message("never")))
+        return item
+
+    pending._bind, pending._bind_all = bind, True  # the one place where code of others runs inside
+    pending._plans.clear()
+    pending._lines.clear()
+    pending.append(message("b"))
+    assert answers == [False]
+    assert b"never" not in taken(pending)

@@ -1,0 +1,89 @@
+"""What can be read back of a thread while it is written: its model's context, and its state.
+
+Invariant: it sees what was handed to the OS, and takes no lock. All of it blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from protocol.errors import ThreadNotFound
+from protocol.memory_entries import Place as LinePlace
+from protocol.thread_facts import ThreadFacts
+from thread_store.home import Home
+from thread_store.lineage import Lineage, Place
+from thread_store.memory_keeper import MemoryKeeper
+from thread_store.model_context import ModelContext, build_model_context
+from thread_store.thread_folding import MEMORY_REACH_RECORDS
+
+__all__ = ["LocalReading", "ReadContext", "ThreadReading", "read_context"]
+
+
+class ReadContext(NamedTuple):
+    """The context as it stands, and what it costs."""
+
+    context: ModelContext
+    tokens: int | None
+    """Of the last response since the checkpoint, with its input; None: there was none."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long the payloads are together."""
+        return sum(each.size_bytes for each in self.context.items)
+
+
+class ThreadReading(Protocol):
+    """Reads one thread back."""
+
+    def context(self) -> ReadContext:
+        """What its model sees.
+
+        Raises:
+            ThreadNotFound, NotARollout, RolloutUnreadable, RolloutReplaced: it can't be read.
+        """
+
+    def state(self) -> str | None:
+        """The state that the newest `x_state` went to; None if there is none. Raises as `context`."""
+
+
+class LocalReading:
+    """Of a thread in a home."""
+
+    def __init__(self, path: str, home: Home, keeper: MemoryKeeper) -> None:
+        self._path = path
+        self._home = home
+        self._keeper = keeper
+
+    def context(self) -> ReadContext:
+        """As `ThreadReading.context`."""
+        with Lineage.resolve(self._path, self._home) as lineage:
+            return read_context(lineage)
+
+    def state(self) -> str | None:
+        """As `ThreadReading.state`."""
+        try:
+            return self._keeper.memory().state
+        except ThreadNotFound:
+            return None  # nothing is recorded yet
+
+
+def read_context(lineage: Lineage) -> ReadContext:
+    """The context of a thread whose files are known."""
+    context = build_model_context(lineage)
+    return ReadContext(context, _tokens_since(lineage, context.base))
+
+
+def _tokens_since(lineage: Lineage, base: Place | None) -> int | None:
+    for count, found in enumerate(lineage.backward()):
+        if count == MEMORY_REACH_RECORDS or (base is not None and found.place <= base):
+            return None
+        line = found.record.line
+        if line is None or line.type not in ("event_msg", "token_usage_record"):
+            continue
+        facts, payload = ThreadFacts(), line.payload_object()
+        facts.take(line, payload if isinstance(payload, Mapping) else {}, LinePlace(line.ordinal, None))
+        if facts.usage is not None and facts.usage.last:
+            last = facts.usage.last
+            return last.get("total_tokens") or last.get("input_tokens", 0) + last.get("output_tokens", 0)
+    return None
