@@ -1,4 +1,4 @@
-"""`python -m benches resume`: the state that a long rollout is resumed from, a checkpoint near its end or none.
+"""`python -m benches resume`: the state that a long rollout is resumed from, with and without a checkpoint.
 
 The state is the model's context and the fold of everything else, from the newest `x_memory` on. With a
 checkpoint the size of the file must not matter. Without one everything is read, and kept if
