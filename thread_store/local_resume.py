@@ -17,7 +17,6 @@ from protocol.errors import WriterHolder
 from protocol.ids import ThreadId
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
-from rollout.paths import ARCHIVED_FOLDER
 from thread_store.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.local_threads import LocalThreads, read_meta
 from thread_store.locks.seen import LockState
@@ -26,7 +25,7 @@ from thread_store.recovery import recovery_items
 from thread_store.resumable import Resumable, is_candidate, nothing_resumable
 from thread_store.resume_refusals import refuse, split_allowed
 from thread_store.resume_state import ResumeState, read_resume_state
-from thread_store.resume_surroundings import archive_refusal, surrounding_refusals
+from thread_store.resume_surroundings import place_refusals, surrounding_refusals
 from thread_store.thread import OpenThread
 
 __all__ = [
@@ -88,18 +87,15 @@ def resume_thread(
         state = read_resume_state(path, threads.home, deep=deep)
         judged.append(state.with_refusals(surrounding_refusals(state)).allowing(names))
 
-    _refuse_archived(threads.home.find_thread(thread_id), thread_id)
+    path = threads.home.find_thread(thread_id)
+    if refusals := [*place_refusals(path, thread_id)]:
+        raise refuse(refusals, thread_id=thread_id, path=os.fspath(path))
     opened = threads.open(thread_id, config=config, judge=judge)
     try:
         return opened, _recover(threads, opened, judged[0], deep=deep)
     except BaseException:
         discard(opened)
         raise
-
-
-def _refuse_archived(path: Path, thread_id: str) -> None:
-    if path.parent.name == ARCHIVED_FOLDER:
-        raise refuse([archive_refusal(thread_id)], thread_id=thread_id, path=os.fspath(path))
 
 
 def _recover(threads: LocalThreads, opened: OpenThread, state: ResumeState, *, deep: bool) -> ResumeState:
