@@ -17,6 +17,9 @@ from thread_store.resume_state import ResumeState
 
 __all__ = ["place_refusals", "surrounding_refusals", "workspace_refusals", "writer_refusal"]
 
+GIT_SECONDS_MAX = 10.0
+"""A git that is slower tells nothing, and that counts against the resume."""
+
 
 def surrounding_refusals(state: ResumeState, *, writer: WriterHolder | None = None) -> list[Refusal]:
     """Everything around a thread that stands against it. Blocks for as long as git takes.
@@ -59,7 +62,7 @@ def workspace_refusals(state: ResumeState) -> Iterator[Refusal]:
         message = f"there is no folder {cwd}" if cwd else "no workspace is recorded"
         yield Refusal.make(RefusalReason.WORKSPACE_MISSING, message, thread=thread, cwd=cwd)
     elif state.git is not None and state.git.commit_hash:
-        recorded, git = state.git.commit_hash, find_git_info(cwd)
+        recorded, git = state.git.commit_hash, find_git_info(cwd, seconds_max=GIT_SECONDS_MAX)
         found = None if git is None else git.commit_hash
         if found != recorded:
             now = f"is at {found}" if found else "has no commit that git tells of"

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from protocol.tool_verdicts import ToolVerdict
 from tests.thread_store.histories import Script, uuid, write_thread
 from tests.thread_store.processes import Child, child
 from tests.thread_store.resumed import call_of
+from thread_store import checkpoint_scan, local_resume
 from thread_store.fork_point import ForkPoint
 from thread_store.home import Home
 from thread_store.local_store import LocalThreadStore
@@ -333,6 +335,73 @@ async def test_torn_tail_of_codex_must_be_allowed_and_is_accepted_once(
     await thread.aclose()
 
 
+async def test_what_a_deep_resume_looked_at_need_not_be_looked_at_again(
+    home: Path, work: Path, store: LocalThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded once, and speaks for all that is older; also where nothing else is to be recorded."""
+    monkeypatch.setattr(checkpoint_scan, "MEMORY_REACH_RECORDS", 5)
+    script = Script()
+    script.turn(1, calls=["c1"])
+    script.compacted("summary")
+    for number in range(2, 6):
+        script.turn(number)
+    path = write_thread(Home(home), THREAD, script.bytes, cwd=os.fspath(work))
+    with pytest.raises(ResumeRefused) as caught:
+        await store.resume_thread(THREAD)
+    assert caught.value.reasons == ("unexamined_range",)
+    deep, state = await store.resume_thread(THREAD, deep=True)
+    await deep.aclose()
+    assert (state.whole, [each.call_id for each in state.calls]) == (True, ["c1"])
+    size = path.stat().st_size
+    for how in (False, True):
+        again, state = await store.resume_thread(THREAD, deep=how)
+        await again.aclose()
+        assert (state.whole, [each.call_id for each in state.calls]) == (True, ["c1"])
+    assert path.stat().st_size == size
+
+
+async def test_deep_resume_of_a_child_without_its_parent_says_what_it_does_not_know(
+    home: Path, work: Path, store: LocalThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing speaks for the parent; what was allowed by name stays allowed behind the recovery."""
+    monkeypatch.setattr(checkpoint_scan, "MEMORY_REACH_RECORDS", 5)
+    gone = {"thread_id": uuid(1), "end_ordinal_exclusive": 9, "end_byte_offset": 999}
+    script = Script(10)
+    script.compacted("summary")
+    for number in range(2, 6):
+        script.turn(number)
+    script.start("t9")
+    script.call("c9")
+    write_thread(Home(home), THREAD, script.bytes, ordinal=9, cwd=os.fspath(work), history_base=gone)
+    allow = ["base_missing", "uncertain_call"]
+    thread, state = await store.resume_thread(THREAD, deep=True, allow=allow)
+    await thread.aclose()
+    assert {each.reason.value for each in state.waived} == set(allow)
+    assert state.base_problem is not None
+    assert (state.whole, state.turn_id) == (False, None)
+
+
+async def test_recorder_of_the_file_alone_that_wrote_meanwhile_is_noticed(
+    home: Path, work: Path, store: LocalThreadStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no locks of a home; the state would be that of before."""
+    path = write_codex_thread(home, work, name="read_file")
+    real = local_resume.surrounding_refusals
+
+    def and_append(state: ResumeState) -> Any:
+        with path.open("ab") as file:
+            file.write(b'{"timestamp":"2026-03-04T05:06:09.000Z","type":"event_msg","payload":{}}\n')
+        return real(state)
+
+    monkeypatch.setattr(local_resume, "surrounding_refusals", and_append)
+    with pytest.raises(ActiveWriter):
+        await store.resume_thread(THREAD)
+    monkeypatch.undo()
+    assert b'"recovered"' not in path.read_bytes()
+    thread, _ = await store.resume_thread(THREAD)
+    await thread.aclose()
+
+
 # What can't be resumed
 
 
@@ -462,6 +531,9 @@ async def test_history_of_a_reverted_thread_is_found_in_its_current_rollout(
     await fork.aclose()
     async with await store.revert_thread(thread.thread_id, before_turn=1) as reverted:
         pass
+    path = Home(home).new_rollout_path(uuid(0xE), created=datetime.now() + timedelta(days=1))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"")  # of a writer that died as soon as it had made it
     found = await store.find_resumable(cwd=work)
     assert found.thread_id == fork.thread_id
     assert (await store.load_resume_state(thread.thread_id)).path == os.fspath(reverted.path)

@@ -82,8 +82,8 @@ def test_recovery_tells_everything_in_order(home: Home) -> None:
 @pytest.mark.parametrize(
     ("states", "output"),
     [
-        ([("completed", {})], "completed; its output was not recorded"),
-        ([("failed", {"error": "exit 2"})], "failed; its output was not recorded: exit 2"),
+        ([("completed", {})], "completed; its output is not at hand"),
+        ([("failed", {"error": "exit 2"})], "failed; its output is not at hand: exit 2"),
         ([("declined", {"error": "no"})], "declined: not executed: no"),
         (
             [("resolved", {"outcome": "happened", "by": "ann", "note": "seen"})],
@@ -195,3 +195,24 @@ def blocking(state: ResumeState) -> set[tuple[str | None, str]]:
 
 def runnable(state: ResumeState) -> set[tuple[str | None, str]]:
     return {(each.turn_id, each.call_id) for each in state.calls if each.may_run_again}
+
+
+@pytest.mark.guarantee("G8")
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_recovery_that_was_cut_short_is_completed_by_the_next(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, data: st.DataObject
+) -> None:
+    """Wherever it ended: each call that the model sees has one result, and no doubt is lost."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    path, _ = random_rollout(seed, home)
+    before, begun = state_of_file(path, home), path.read_bytes()
+    recover(path, home)
+    added = path.read_bytes()[len(begun) :].splitlines(keepends=True)
+    kept = added[: data.draw(st.integers(0, len(added)), label="records of the first recovery")]
+    path.write_bytes(begun + b"".join(kept))
+    after = recover(path, home)
+    assert recovery_items(after, epoch=3) == []
+    assert after.view().answered == ()
+    assert blocking(before) <= blocking(after)
+    assert runnable(after) <= runnable(before)
