@@ -57,9 +57,13 @@ def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = Fal
     """
     wanted = ThreadId.parse(thread_id)
     flush(threads.find_writing(wanted))
-    state = read_resume_state(threads.home.find_thread(wanted), threads.home, deep=deep)
+    state = _read(threads, threads.home.find_thread(wanted), deep=deep)
     writer = _writers(threads).get(wanted) or find_writer(state.path)
     return state.with_refusals(surrounding_refusals(state, writer=writer))
+
+
+def _read(threads: LocalThreads, path: str | os.PathLike[str], *, deep: bool = False) -> ResumeState:
+    return read_resume_state(path, threads.home, deep=deep, safety=threads.safety)
 
 
 def _writers(threads: LocalThreads) -> dict[str, WriterHolder]:
@@ -98,7 +102,7 @@ def resume_thread(
     opened = threads.open(thread_id, config=config, judge=judge)
     try:
         judge.require_unchanged(opened)
-        return opened, _recover(opened, judge)
+        return opened, _recover(threads, opened, judge)
     except BaseException:
         discard(opened)
         raise
@@ -112,18 +116,19 @@ class _Judge:
     """What a deep look found, where a shorter one doesn't find as much: recorded, it speaks for all of it."""
 
     def __init__(self, threads: LocalThreads, *, deep: bool, allow: tuple[str, ...]) -> None:
-        self.home = threads.home
         self.deep = deep
+        self._threads = threads
         self._allow = allow
         self._size = -1
 
     def __call__(self, path: Path) -> None:
-        with Lineage.resolve(path, self.home) as lineage:
+        safety = self._threads.safety
+        with Lineage.resolve(path, self._threads.home) as lineage:
             self._size = lineage.own.size
-            looked = look_back(lineage, deep=self.deep)
+            looked = look_back(lineage, deep=self.deep, safety=safety)
             if self.deep and looked.folded.whole:
                 self.deep = False  # from now on
-                if not look_back(lineage).folded.whole:
+                if not look_back(lineage, safety=safety).folded.whole:
                     self.memory = snapshot_of(lineage, looked.folded)
             state = state_of_look(lineage, looked)
         self.state = state.with_refusals(surrounding_refusals(state)).allowing(self._allow)
@@ -140,7 +145,7 @@ class _Judge:
             raise ActiveWriter(path=path, thread_id=opened.core.thread_id)
 
 
-def _recover(opened: OpenThread, judge: _Judge) -> ResumeState:
+def _recover(threads: LocalThreads, opened: OpenThread, judge: _Judge) -> ResumeState:
     """Record what the recovery has to say, and look again."""
     state, core = judge.state, opened.core
     items = recovery_items(state, epoch=core.epoch)
@@ -151,7 +156,7 @@ def _recover(opened: OpenThread, judge: _Judge) -> ResumeState:
     if not items and judge.memory is None:
         return state
     wait_for(opened, Goal.SYNC)
-    behind = read_resume_state(core.path, judge.home, deep=judge.deep)
+    behind = _read(threads, core.path, deep=judge.deep)
     return structs.replace(behind.allowing(each.reason for each in state.waived), waived=state.waived)
 
 
@@ -182,9 +187,9 @@ def resolve_call(
     decision = []
 
     def judge(path: Path) -> None:
-        state = read_resume_state(path, threads.home)
+        state = _read(threads, path)
         if not state.whole and all(each.call_id != call_id for each in state.open_calls):
-            state = read_resume_state(path, threads.home, deep=True)
+            state = _read(threads, path, deep=True)
         call = find_uncertain(state, call_id, turn_id=turn_id)
         decision.append(decision_item(call, outcome, by=by, note=note))
 

@@ -17,6 +17,7 @@ from typing import Self, TypeVar
 
 from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.config import RecorderConfig
 from rollout.executor import DaemonExecutor
 from thread_store import local_resume
@@ -53,6 +54,7 @@ class LocalThreadStore:
         *,
         config: RecorderConfig | None = None,
         collect_git: bool = True,
+        tool_safety: ToolSafety = DEFAULT_TOOL_SAFETY,
     ) -> None:
         """
         Args:
@@ -61,10 +63,12 @@ class LocalThreadStore:
             config: for all threads that are given none.
             collect_git: ask git about the folder of each new thread; the thread begins within a second all
                 the same, without that information if need be.
+            tool_safety: what tools do, for calls that don't say; a tool that nobody knows is unsafe.
         """
         self.home = Home.resolve() if home is None else Home(home)
         self._config = config or RecorderConfig()
         self._collect_git = collect_git
+        self._tool_safety = tool_safety
         self._entered = False
         self._threads: LocalThreads | None = None
         self._executor = DaemonExecutor(_THREADS_MAX, "rollout-store-files")
@@ -75,7 +79,7 @@ class LocalThreadStore:
         if self._entered:
             raise StoreClosed(self.home.path, "was entered before")
         self._entered = True
-        threads = LocalThreads(self.home)
+        threads = LocalThreads(self.home, safety=self._tool_safety)
         starting = self._executor.submit(threads.start)
         try:
             await asyncio.wrap_future(starting)

@@ -29,6 +29,7 @@ from protocol.errors import (
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta, decode_meta
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
@@ -57,8 +58,9 @@ __all__ = ["LocalThreads", "read_meta"]
 class LocalThreads:
     """Opens the threads of `home`. Used as `with LocalThreads(home) as threads`; any thread may call it."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, safety: ToolSafety = DEFAULT_TOOL_SAFETY) -> None:
         self.home = home
+        self.safety = safety
         self.locks = ThreadLocks(home.path)
         self._service = Service("rollout-store")
         self._threads = OpenThreads(home.path, self._service)
@@ -185,7 +187,9 @@ class LocalThreads:
         return core, meta
 
     def _keep_memory(self, core: Core) -> MemoryKeeper:
-        keeper = MemoryKeeper(core.path, self.home, pending=core.pending, service=self._service)
+        keeper = MemoryKeeper(
+            core.path, self.home, pending=core.pending, service=self._service, safety=self.safety
+        )
         core.writer.follow(keeper)
         return keeper
 

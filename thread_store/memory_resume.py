@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import tempfile
 
-from msgspec import structs
-
 from protocol.ids import ThreadId
+from protocol.tool_safety import ToolSafety
 from thread_store.home import Home
 from thread_store.resume_state import ResumeState, read_resume_state
 from thread_store.resume_surroundings import surrounding_refusals
@@ -17,9 +16,8 @@ from thread_store.resume_surroundings import surrounding_refusals
 __all__ = ["state_of"]
 
 
-def state_of(thread_id: ThreadId, content: bytes, *, name: str, deep: bool = False) -> ResumeState:
-    """The state of a thread with these bytes, its workspace looked at. `name` takes the place of its path.
-    Blocks.
+def state_of(thread_id: ThreadId, content: bytes, *, deep: bool, safety: ToolSafety) -> ResumeState:
+    """The state of a thread with these bytes, its workspace looked at. Its path is none that stays. Blocks.
 
     Raises:
         NotARollout: it isn't begun.
@@ -29,5 +27,5 @@ def state_of(thread_id: ThreadId, content: bytes, *, name: str, deep: bool = Fal
         path = home.new_rollout_path(thread_id)
         path.parent.mkdir(parents=True)
         path.write_bytes(content)
-        state = structs.replace(read_resume_state(path, home, deep=deep), path=name)
+        state = read_resume_state(path, home, deep=deep, safety=safety)
     return state.with_refusals(surrounding_refusals(state))

@@ -36,6 +36,7 @@ from protocol.errors import (
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta
 from protocol.timestamps import format_timestamp, now_ms
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.append_state import scan_for_append
 from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
@@ -70,7 +71,10 @@ class MemoryThreadStore:
     Closed and entered again, it has its threads still.
     """
 
-    def __init__(self, *, config: RecorderConfig | None = None) -> None:
+    def __init__(
+        self, *, config: RecorderConfig | None = None, tool_safety: ToolSafety = DEFAULT_TOOL_SAFETY
+    ) -> None:
+        self._tool_safety = tool_safety
         self._config = config or RecorderConfig()
         self._contents: dict[ThreadId, bytearray] = {}
         """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
@@ -198,8 +202,9 @@ class MemoryThreadStore:
                 return state
 
     async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
-        content, name = bytes(self._content_of(thread_id)), _name(thread_id)
-        return await asyncio.to_thread(lambda: state_of(thread_id, content, name=name, deep=deep))
+        content, safety = bytes(self._content_of(thread_id)), self._tool_safety
+        state = await asyncio.to_thread(lambda: state_of(thread_id, content, deep=deep, safety=safety))
+        return structs.replace(state, path=_name(thread_id))
 
     async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
         """As `ThreadStore.load_resume_state`."""

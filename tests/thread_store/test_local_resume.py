@@ -24,6 +24,7 @@ from protocol.errors import (
 from protocol.meta import SessionMeta
 from protocol.own import StateItem
 from protocol.response_items import ResponseItem
+from protocol.tool_safety import DEFAULT_TOOL_SAFETY
 from protocol.tool_verdicts import ToolVerdict
 from tests.thread_store.histories import Script, uuid, write_thread
 from tests.thread_store.processes import Child, child
@@ -314,6 +315,16 @@ async def test_thread_that_codex_left_in_an_unknown_tool_waits_for_a_decision(
     await store.resolve_call(THREAD, "c1", "not_happened", by="ann")
     thread, _ = await store.resume_thread(THREAD)
     await thread.aclose()
+
+
+async def test_tools_that_the_store_knows_may_run_again(home: Path, work: Path) -> None:
+    """An agent framework says what its own tools do."""
+    write_codex_thread(home, work, name="deploy")
+    known = DEFAULT_TOOL_SAFETY.with_tools({"deploy": "idempotent"})
+    async with LocalThreadStore(home, collect_git=False, tool_safety=known) as store:
+        thread, state = await store.resume_thread(THREAD)
+        await thread.aclose()
+        assert call_of(state).may_run_again
 
 
 @pytest.mark.guarantee("G8")
