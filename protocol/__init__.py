@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from protocol.errors import (
         ActiveWriter,
         ApprovalAnswered,
+        CallNotResolvable,
         CallRefused,
         CompactionRefused,
         ForkPointInvalid,
@@ -143,6 +144,7 @@ __all__ = [
     "BaseInstructions",
     "CallChange",
     "CallItem",
+    "CallNotResolvable",
     "CallRefused",
     "Check",
     "CheckFold",
@@ -269,8 +271,8 @@ _NAMES = {
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
     "document": "place_document upcast_document",
     "errors": (
-        "ActiveWriter ApprovalAnswered CallRefused CompactionRefused ForkPointInvalid ForkRefused "
-        "InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
+        "ActiveWriter ApprovalAnswered CallNotResolvable CallRefused CompactionRefused ForkPointInvalid "
+        "ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
         "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
         "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
         "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"

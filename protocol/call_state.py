@@ -60,6 +60,10 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """Idempotency key: the same for each attempt of one intent."""
     args_sha256: str | None
     approval_id: str | None
+    own: str | None
+    """The state of its last `x_call`; None: there is none."""
+    replaced: bool
+    """Whether a later attempt with the same key took its place."""
     verdict: ToolVerdict
     reason: str
     """Why, for people."""
@@ -81,6 +85,11 @@ class ToolCall(Struct, frozen=True, kw_only=True):
         return self.verdict in KNOWN_VERDICTS
 
     @property
+    def is_open(self) -> bool:
+        """Whether its end is not known, and no later attempt took its place."""
+        return not self.result_known and not self.replaced
+
+    @property
     def output_missing(self) -> bool:
         """Whether a recovery must write the output: its end is known and the model was not told."""
         return self.result_known and not self.has_output
@@ -88,6 +97,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 _RUNS = ("intended", "started")
 _NO_RUN = ("intended", "declined", "failed")
+_NOT_BEGUN = (ToolVerdict.PENDING, ToolVerdict.DECLINED)
 _GIVING_WAY = ("resolved", "superseded")
 _OWN_ENDS = ("completed", "failed", "declined")
 _SEEN_ENDS = (Seen.COMPLETED, Seen.FAILED, Seen.DECLINED, Seen.ABORTED)
@@ -168,11 +178,11 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     def gives_way_to(self, later: CallState) -> bool:
         """Whether that attempt takes the place of this one: somebody decided on it, or this one is
-        superseded and that one has begun. One that is pending takes no doubt away."""
+        superseded and that one has begun. One that is pending or was declined takes no doubt away."""
         if self.own not in _GIVING_WAY or later.attempt <= self.attempt or not self._is_kin_of(later):
             return False
         decided = self.decision is not None and self.decision.outcome == "retry"
-        return decided or (self.own == "superseded" and later.rule.verdict is not ToolVerdict.PENDING)
+        return decided or (self.own == "superseded" and later.rule.verdict not in _NOT_BEGUN)
 
     def view(self, registered: Effect) -> ToolCall:
         """The call with its verdict; `registered` is the effect if no record declared one."""

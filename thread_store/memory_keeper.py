@@ -183,7 +183,7 @@ class MemoryKeeper:
             if known is not None and known.still_stands(file):
                 known.read_on(file)
             else:
-                known = _Folded.read(self._path, self._home, self._derived, self._safety)
+                known = _Folded.read(self._path, self._home, self._derived, self._safety, repair=True)
         self._folded = known
         return known
 
@@ -197,9 +197,11 @@ class _Folded:
         self._last_line = last_line
 
     @classmethod
-    def read(cls, path: str, home: Home, derived: DerivedSnapshots, safety: ToolSafety) -> _Folded:
+    def read(
+        cls, path: str, home: Home, derived: DerivedSnapshots, safety: ToolSafety, *, repair: bool = False
+    ) -> _Folded:
         with Lineage.resolve(path, home) as lineage:
-            folded = derived.fold(lineage, safety=safety)
+            folded = derived.fold(lineage, repair=repair, safety=safety)
             with lineage.open(lineage.end.segment) as file:
                 return cls(folded, file.identity, line_hash(file.last_line(folded.upto.offset)))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from collections.abc import Iterable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self
@@ -37,13 +38,20 @@ from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, begin_core, continue_core
 from rollout.service import Service
+from thread_store.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.fork import ForkMode
 from thread_store.fork_point import ForkPoint
 from thread_store.history import ThreadHistory, read_records
 from thread_store.memory_files import MemoryReading, find_border, fork_in_files
+from thread_store.memory_resume import state_of
 from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
+from thread_store.recovery import recovery_items
+from thread_store.resumable import Resumable, is_candidate, nothing_resumable
+from thread_store.resume_refusals import split_allowed
+from thread_store.resume_state import ResumeState
+from thread_store.resume_surroundings import writer_refusal
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -150,6 +158,93 @@ class MemoryThreadStore:
         opened = self._open[thread_id] = OpenThread(core, meta, released, reading, self._tool_safety)
         return Thread(opened)
 
+    async def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        deep: bool = False,
+        allow: Iterable[str] = (),
+        config: RecorderConfig | None = None,
+    ) -> tuple[Thread, ResumeState]:
+        """As `ThreadStore.resume_thread`."""
+        self._require_open()
+        names, wanted = tuple(allow), ThreadId.parse(thread_id)
+        split_allowed((), names)
+        state = (await self._judge(wanted, deep=deep)).allowing(names)
+        thread = self._continue(wanted, self._contents[wanted], config)
+        items = recovery_items(state, epoch=self._open[wanted].core.epoch)
+        if not items:
+            return thread, state
+        try:
+            thread.record_nowait(items)
+            await thread.sync()
+            behind = await self._look(wanted, deep=deep)
+            allowed = {each.reason for each in state.waived}
+            return thread, structs.replace(behind.allowing(allowed), waived=state.waived)
+        except BaseException:
+            thread.discard()
+            raise
+
+    async def _judge(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
+        """Of a thread that nobody writes; on return nobody did meanwhile."""
+        while True:
+            self._require_free(thread_id)
+            size = len(self._content_of(thread_id))
+            state = await self._look(thread_id, deep=deep)
+            self._require_free(thread_id)
+            if len(self._content_of(thread_id)) == size:
+                return state
+
+    async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
+        content, safety = bytes(self._content_of(thread_id)), self._tool_safety
+        state = await asyncio.to_thread(lambda: state_of(thread_id, content, deep=deep, safety=safety))
+        return structs.replace(state, path=_name(thread_id))
+
+    async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
+        """As `ThreadStore.load_resume_state`."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        await _flush(self._open.get(wanted))
+        state = await self._look(wanted, deep=deep)
+        return state.with_refusals([writer_refusal(state, _holder())] if wanted in self._open else [])
+
+    async def resolve_call(
+        self,
+        thread_id: str,
+        call_id: str,
+        outcome: Outcome,
+        *,
+        by: str,
+        note: str | None = None,
+        turn_id: str | None = None,
+    ) -> ResumeState:
+        """As `ThreadStore.resolve_call`."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        writing = self._open.get(wanted)
+        await _flush(writing)
+        state = await (self._judge(wanted) if writing is None else self._look(wanted))
+        call = find_uncertain(state, call_id, turn_id=turn_id)
+        decision = decision_item(call, outcome, by=by, note=note)
+        if writing is not None:
+            writing.core.pending.append(decision)
+            await _flush(writing)
+        else:
+            async with self._continue(wanted, self._contents[wanted], None) as thread:
+                thread.record_nowait(decision)
+        return await self.load_resume_state(wanted)
+
+    async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
+        """As `ThreadStore.find_resumable`."""
+        passed_over: list[tuple[str, WriterHolder]] = []
+        for thread_id in map(ThreadId, await self.list_ids()):
+            if not is_candidate(self._read(thread_id).meta, cwd):
+                continue
+            if thread_id not in self._open:
+                return Resumable(thread_id, _name(thread_id), tuple(passed_over))
+            passed_over.append((thread_id, _holder()))
+        raise nothing_resumable("memory", passed_over)
+
     async def create_subagent(
         self,
         parent: Thread,
@@ -241,8 +336,7 @@ class MemoryThreadStore:
 
     def _require_free(self, thread_id: ThreadId) -> None:
         if thread_id in self._open:
-            holder = WriterHolder(os.getpid(), os.uname().nodename, since=format_timestamp(now_ms()))
-            raise ActiveWriter(path=_name(thread_id), holder=holder, thread_id=thread_id)
+            raise ActiveWriter(path=_name(thread_id), holder=_holder(), thread_id=thread_id)
 
 
 async def _flush(opened: OpenThread | None) -> None:
@@ -255,6 +349,10 @@ async def _flush(opened: OpenThread | None) -> None:
         await barrier.wait()
     except RecorderClosed:
         return  # it ended meanwhile, and has what it accepted
+
+
+def _holder() -> WriterHolder:
+    return WriterHolder(os.getpid(), os.uname().nodename, since=format_timestamp(now_ms()))
 
 
 def _name(thread_id: ThreadId) -> str:

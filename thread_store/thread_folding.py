@@ -25,10 +25,12 @@ from thread_store.fold_range import fold_range, take_record
 from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
 
-__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash"]
+__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash", "snapshot_of"]
 
 MEMORY_REACH_RECORDS = 1_500
 """How many records are read, if need be, to find an `x_memory`: one follows each thousand."""
+
+_NEAR_BYTES = 64 << 10
 
 _HASH_DIGITS = 16
 
@@ -76,7 +78,7 @@ def fold_lineage(
     Args:
         memories: the `x_memory` records that are known, newest first; None: look for them.
         start: a fold that is known to be that of the beginning (`thread_store.derived_snapshot`); it is
-            gone on with, before any of `memories`.
+            gone on with, unless one of `memories` goes further.
         examined_from: where to begin if none of them fits; None: at the start.
         deep: at the start in any case.
 
@@ -84,9 +86,11 @@ def fold_lineage(
         ThreadNotFound, RolloutReplaced, RolloutUnreadable: a file of the chain went away meanwhile.
     """
     if not deep:
-        if start is not None:
+        if start is not None and _is_near_end(lineage, start.upto):
             return _fold_on(lineage, start)
         for memory in _find_memories(lineage) if memories is None else memories:
+            if start is not None and memory.place <= start.upto:
+                break
             found = _find_covered(lineage, memory)
             if found is None:
                 continue
@@ -99,13 +103,15 @@ def fold_lineage(
             restored = _restore(item, Place(memory.segment, upto), safety)
             if restored is not None:
                 return _fold_on(lineage, restored)
+        if start is not None:
+            return _fold_on(lineage, start)
     begin = Place(0, 0) if deep or examined_from is None else examined_from
     is_start = begin <= lineage.start
     whole = is_start and lineage.problem is None
     fold = ThreadFold(safety)
     if is_start and lineage.problem is not None:
         fold.add_damage(f"base_{lineage.problem.code}")
-    _begin_file(fold, lineage, begin.segment)
+    _begin_file(fold, lineage, begin)
     return _fold_on(lineage, FoldedThread(fold=fold, upto=begin, examined_from=begin, whole=whole))
 
 
@@ -113,7 +119,7 @@ def _fold_on(lineage: Lineage, folded: FoldedThread) -> FoldedThread:
     fold, begun = folded.fold, folded.upto
     for index in range(begun.segment, lineage.end.segment + 1):
         if index != begun.segment:
-            _begin_file(fold, lineage, index)
+            _begin_file(fold, lineage, Place(index, 0))
         _fold_segment(fold, lineage, index, begun.offset if index == begun.segment else 0)
     folded.upto = max(folded.upto, lineage.end)
     folded.tail_hides_calls = lineage.own.size > lineage.own.end and not fold.damage.own_writer
@@ -130,15 +136,24 @@ def _fold_segment(fold: ThreadFold, lineage: Lineage, index: int, start: int) ->
         fold_range(fold, file, max(start, segment.meta_end), segment.end)
 
 
-def _begin_file(fold: ThreadFold, lineage: Lineage, segment: int) -> None:
-    """Metas are numbered like records; what a compressed file has lost is damage."""
-    with lineage.open(segment) as file:
-        fold.pass_over(file.meta_line.ordinal)
-    if lineage.segments[segment].damage is not None:
+def _begin_file(fold: ThreadFold, lineage: Lineage, begin: Place) -> None:
+    """Metas are numbered like records, and what lies between them and `begin` is no gap; what a compressed
+    file has lost is damage."""
+    segment = lineage.segments[begin.segment]
+    if begin.offset <= segment.meta_end:
+        with lineage.open(begin.segment) as file:
+            fold.pass_over(file.meta_line.ordinal)
+    if segment.damage is not None:
         fold.add_damage("damaged_frame")
 
 
 # Snapshots
+
+
+def snapshot_of(lineage: Lineage, folded: FoldedThread) -> MemoryItem:
+    """The `x_memory` that speaks for all whole lines of a thread, which were folded."""
+    with lineage.open(folded.upto.segment) as file:
+        return folded.snapshot(line_hash(file.last_line(folded.upto.offset)))
 
 
 def _find_memories(lineage: Lineage) -> Iterator[LineageRecord]:
@@ -157,6 +172,11 @@ def _find_covered(lineage: Lineage, memory: LineageRecord) -> tuple[MemoryItem, 
     with lineage.open(memory.segment) as file:
         upto = _find_upto(file, item, memory.record.offset)
     return None if upto is None else (item, upto)
+
+
+def _is_near_end(lineage: Lineage, upto: Place) -> bool:
+    """Whether folding on from there is less than looking for something better."""
+    return upto.segment == lineage.end.segment and lineage.end.offset - upto.offset <= _NEAR_BYTES
 
 
 def _restore(item: MemoryItem, upto: Place, safety: ToolSafety) -> FoldedThread | None:
