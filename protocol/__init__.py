@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from protocol.document import place_document, upcast_document
     from protocol.errors import (
         ActiveWriter,
+        CallNotResolvable,
         ForkPointInvalid,
         ForkRefused,
         InvalidLine,
@@ -139,6 +140,7 @@ __all__ = [
     "BaseInstructions",
     "CallChange",
     "CallItem",
+    "CallNotResolvable",
     "Check",
     "CheckFold",
     "CheckItem",
@@ -263,10 +265,10 @@ _NAMES = {
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
     "document": "place_document upcast_document",
     "errors": (
-        "ActiveWriter ForkPointInvalid ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
-        "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
-        "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
-        "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"
+        "ActiveWriter CallNotResolvable ForkPointInvalid ForkRefused InvalidLine InvalidThreadId "
+        "ItemNotEncodable NotARollout PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused "
+        "RolloutError RolloutExists RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError "
+        "ThreadNotFound ThreadReferenced UnwrittenItems WriterFenced WriterHolder"
     ),
     "events": (
         "AgentMessageEvent AgentReasoningEvent ContextCompacted EventMsg ItemCompleted McpToolCallEnd "

@@ -51,6 +51,8 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     """Idempotency key: the same for each attempt of one intent."""
     args_sha256: str | None
     approval_id: str | None
+    own: str | None
+    """The state of its last `x_call`; None: there is none."""
     verdict: ToolVerdict
     reason: str
     """Why, for people."""

@@ -13,6 +13,7 @@ from typing import Any
 
 __all__ = [
     "ActiveWriter",
+    "CallNotResolvable",
     "ForkPointInvalid",
     "ForkRefused",
     "InvalidLine",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 PathText = str | os.PathLike[str]
+
+_REFUSALS_NAMED = 5
 
 
 def _text(path: PathText | None) -> str | None:
@@ -215,13 +218,54 @@ class ThreadReferenced(RolloutError):
 
 
 class ResumeRefused(RolloutError):
-    """Going on automatically could repeat a side effect; `reasons` lists why."""
+    """Going on automatically could repeat a side effect, or go on from something else than was recorded.
+
+    `reasons` are the codes of what stands against it; `refusals` tell of each at length, where known.
+    """
 
     code = "resume_refused"
 
-    def __init__(self, reasons: Sequence[str], *, thread_id: str | None = None) -> None:
-        super().__init__(f"resume refused: {'; '.join(reasons)}", thread_id=thread_id)
+    def __init__(
+        self,
+        reasons: Sequence[str],
+        *,
+        refusals: Sequence[Any] = (),
+        thread_id: str | None = None,
+        path: PathText | None = None,
+    ) -> None:
+        told = [str(each) for each in refusals] or list(reasons)
+        listed = "; ".join(told[:_REFUSALS_NAMED])
+        if len(told) > _REFUSALS_NAMED:
+            listed += f"; and {len(told) - _REFUSALS_NAMED} more"
+        hints = [hint for each in refusals if (hint := getattr(each, "hint", ""))]
+        super().__init__(
+            f"resume refused: {listed}", hint=hints[0] if hints else "", thread_id=thread_id, path=path
+        )
         self.reasons = tuple(reasons)
+        self.refusals = tuple(refusals)
+
+
+class CallNotResolvable(RolloutError, LookupError):
+    """No decision can be recorded on that call; nothing was.
+
+    `candidates` are the calls (turn id, call id) that a decision is wanted on, or that the id may mean.
+    """
+
+    code = "call_not_resolvable"
+
+    def __init__(
+        self,
+        call_id: str,
+        reason: str,
+        *,
+        hint: str = "",
+        thread_id: str | None = None,
+        candidates: Sequence[tuple[str | None, str]] = (),
+    ) -> None:
+        super().__init__(f"the call {call_id} can't be resolved: {reason}", hint=hint, thread_id=thread_id)
+        self.call_id = call_id
+        self.reason = reason
+        self.candidates = tuple(candidates)
 
 
 # Another writer's

@@ -37,7 +37,7 @@ from rollout.syscalls import FileCalls, let_go
 from rollout.thread_lock import refuse_active_writer, thread_lock_path
 from rollout.writer import Writer
 
-__all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core"]
+__all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core", "writer_note"]
 
 
 _Keep = Callable[[str, str, list[bytes], int, int], str | None]
@@ -272,7 +272,7 @@ def _assemble(
     keep: _Keep,
 ) -> Core:
     def opening(at_ms: int) -> bytes:
-        note = _writer_note("opened", epoch, cut_bytes=cut_bytes)
+        note = writer_note("opened", epoch, cut_bytes=cut_bytes)
         return encode_item(note, timestamp=format_timestamp(at_ms))
 
     def keep_lines(lines: list[bytes], offset_bytes: int, items: int) -> str | None:
@@ -296,14 +296,15 @@ def _assemble(
         sink=sink,
         config=config,
         keep_unwritten=keep_lines,
-        closing_note=lambda: _writer_note("closed", epoch),
+        closing_note=lambda: writer_note("closed", epoch),
     )
     service.adopt(writer)
     _forked_writers.add(writer)
     return Core(path, thread_id, pending, writer, meta, epoch)
 
 
-def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
+def writer_note(event: str, epoch: int, *, cut_bytes: int = 0, reason: str | None = None) -> RolloutItem:
+    """An `x_writer` that says what this process does with the rollout (FORMAT.md, Opening)."""
     payload: dict[str, object] = {
         "event": event,
         "epoch": epoch,
@@ -311,6 +312,8 @@ def _writer_note(event: str, epoch: int, *, cut_bytes: int = 0) -> RolloutItem:
         "host": platform.node(),
         "program": os.path.basename(sys.argv[0] or "python"),
     }
+    if reason is not None:
+        payload["reason"] = reason
     if cut_bytes:
         payload["cut_bytes"] = cut_bytes
     payload["at_ms"] = now_ms()

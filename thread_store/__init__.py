@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from protocol.session_memory import SessionMemory
+    from protocol.tool_verdicts import ToolVerdict
     from thread_store.errors import (
         AmbiguousThread,
         NotCurrentRollout,
@@ -20,10 +22,14 @@ if TYPE_CHECKING:
     from thread_store.fork_point import ForkPoint
     from thread_store.history import ThreadHistory
     from thread_store.home import Home, StoredRollout
+    from thread_store.local_resume import Resumable
     from thread_store.local_store import LocalThreadStore
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
     from thread_store.memory_store import MemoryThreadStore
+    from thread_store.resume_host import ResumeHost
+    from thread_store.resume_refusals import Refusal, RefusalReason
+    from thread_store.resume_state import ResumeState
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread, Turn
@@ -41,6 +47,12 @@ __all__ = [
     "MemoryThreadStore",
     "NotCurrentRollout",
     "NotInHome",
+    "Refusal",
+    "RefusalReason",
+    "Resumable",
+    "ResumeHost",
+    "ResumeState",
+    "SessionMemory",
     "StoreClosed",
     "StoredRollout",
     "Thread",
@@ -48,6 +60,7 @@ __all__ = [
     "ThreadStore",
     "ThreadTree",
     "ThreadsUnwritten",
+    "ToolVerdict",
     "Transcript",
     "TranscriptEntry",
     "Turn",
@@ -65,6 +78,12 @@ _HOMES = {
     "MemoryThreadStore": "thread_store.memory_store",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
+    "Refusal": "thread_store.resume_refusals",
+    "RefusalReason": "thread_store.resume_refusals",
+    "Resumable": "thread_store.local_resume",
+    "ResumeHost": "thread_store.resume_host",
+    "ResumeState": "thread_store.resume_state",
+    "SessionMemory": "protocol.session_memory",
     "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
@@ -72,6 +91,7 @@ _HOMES = {
     "ThreadStore": "thread_store.store",
     "ThreadTree": "thread_store.thread_tree",
     "ThreadsUnwritten": "thread_store.errors",
+    "ToolVerdict": "protocol.tool_verdicts",
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
     "Turn": "thread_store.thread",

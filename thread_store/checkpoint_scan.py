@@ -27,6 +27,7 @@ from thread_store.landmarks import Mark, landmark_of
 from thread_store.lineage import Lineage, LineageRecord, Place
 
 __all__ = [
+    "MEMORIES_MAX",
     "MEMORY_REACH_RECORDS",
     "PROBLEMS_MAX",
     "CheckpointScan",
@@ -36,6 +37,9 @@ __all__ = [
 
 MEMORY_REACH_RECORDS = 1_500
 """How many records are read, if need be, to find an `x_memory`."""
+
+MEMORIES_MAX = 8
+"""So many `x_memory` records are handed on, the newest: one that fits is all that is needed."""
 
 PROBLEMS_MAX = 1_000
 """So many are listed, the newest; the others are counted."""
@@ -63,6 +67,8 @@ class CheckpointScan(Struct, kw_only=True):
     tail: ContextTail
     memory: LineageRecord | None = None
     """The newest valid `x_memory` that is not rolled back."""
+    memories: list[LineageRecord] = field(default_factory=list)
+    """All of them that were met, newest first, rolled back or not: a fold goes by every line."""
     turn_context: RolloutLine | None = None
     """The newest one of a turn that is not rolled back."""
     usage: RolloutLine | None = None
@@ -220,11 +226,16 @@ class _Scan:
             self.found.tools_update = line
 
     def _take_memory(self, record: RolloutRecord, line: RolloutLine) -> None:
-        if self.found.memory is not None or self.tail.is_rolled_back:
+        found = self.found
+        if len(found.memories) == MEMORIES_MAX and found.memory is not None:
             return
         if isinstance(line.item(), MemoryItem):
-            self.found.memory = LineageRecord(self._segment, record)
-        else:
+            memory = LineageRecord(self._segment, record)
+            if len(found.memories) < MEMORIES_MAX:
+                found.memories.append(memory)
+            if found.memory is None and not self.tail.is_rolled_back:
+                found.memory = memory
+        elif found.memory is None and not self.tail.is_rolled_back:
             self._note(Problem(self._place(record), "invalid_memory", "its payload can't be read"))
 
     def _note_damage(self, record: RolloutRecord) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, TypeVar
@@ -19,13 +19,17 @@ from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
 from rollout.executor import DaemonExecutor
+from thread_store import local_resume
+from thread_store.call_decision import Outcome
 from thread_store.errors import StoreClosed
 from thread_store.fork import ForkMode
 from thread_store.fork_point import ForkPoint
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.history import ThreadHistory
 from thread_store.home import Home
+from thread_store.local_resume import Resumable
 from thread_store.local_threads import LocalThreads
+from thread_store.resume_state import ResumeState
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -148,6 +152,93 @@ class LocalThreadStore:
         """
         threads = self._require_open()
         return await self._hold(lambda: threads.open(thread_id, config=config or self._config))
+
+    async def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        deep: bool = False,
+        allow: Iterable[str] = (),
+        config: RecorderConfig | None = None,
+    ) -> tuple[Thread, ResumeState]:
+        """Take a thread over from an agent that ended, and open it, with the state it goes on from.
+
+        What was open is recorded as what it is (a call of unknown outcome, a question without an answer, a
+        turn without an end), on stable storage on return; the state is that behind it.
+
+        Args:
+            deep: look at everything, where no `x_memory` speaks for what is older.
+            allow: reasons (`RefusalReason`) that don't count, each by its name.
+
+        Raises:
+            ResumeRefused: something stands against it; nothing was written, and nobody holds it.
+            InvalidThreadId, ThreadNotFound, ActiveWriter, NotARollout, RolloutUnreadable: as `open_thread`.
+            RolloutWriteError: the recovery can't be made durable; nobody holds it.
+            ValueError: `allow` names something that is no reason, or can't be waived.
+        """
+        threads, states = self._require_open(), []
+
+        def resume() -> OpenThread:
+            opened, state = local_resume.resume_thread(
+                threads, thread_id, deep=deep, allow=allow, config=config or self._config
+            )
+            states.append(state)
+            return opened
+
+        thread = await self._hold(resume)
+        return thread, states[0]
+
+    async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
+        """What a thread is at its end, and everything that stands against resuming it. Takes no lock and
+        writes nothing.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            NotARollout, RolloutUnreadable, RolloutReplaced: its rollout can't be read.
+        """
+        threads = self._require_open()
+        return await self._run(lambda: local_resume.load_resume_state(threads, thread_id, deep=deep))
+
+    async def resolve_call(
+        self,
+        thread_id: str,
+        call_id: str,
+        outcome: Outcome,
+        *,
+        by: str,
+        note: str | None = None,
+        turn_id: str | None = None,
+    ) -> ResumeState:
+        """Record what was decided of an uncertain call, and return the state behind it. On stable storage on
+        return; cancelled, it may be recorded or not. Works too while the thread is open in this process.
+
+        Args:
+            outcome: `happened`, `not_happened`, or `retry`: a further attempt with the same key may run.
+            by: who decided.
+            turn_id: where several uncertain calls have that id.
+
+        Raises:
+            CallNotResolvable: there is no such call, it isn't uncertain, or several are.
+            InvalidThreadId, ThreadNotFound, ActiveWriter, NotARollout, RolloutUnreadable: as `open_thread`.
+            RolloutWriteError: it can't be made durable.
+            ValueError: there is no such outcome.
+        """
+        threads = self._require_open()
+        return await self._run(
+            lambda: local_resume.resolve_call(
+                threads, thread_id, call_id, outcome=outcome, by=by, note=note, turn_id=turn_id
+            )
+        )
+
+    async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
+        """The newest thread that nobody writes, of any folder or of `cwd`, and the newer ones that were
+        passed over because somebody does. Sub-agents and archived threads are left out.
+
+        Raises:
+            ThreadNotFound: there is none.
+        """
+        threads = self._require_open()
+        return await self._run(lambda: local_resume.find_resumable(threads, cwd=cwd))
 
     async def create_subagent(
         self,

@@ -21,17 +21,15 @@ from msgspec import structs
 from protocol.errors import (
     ForkPointInvalid,
     NotARollout,
-    RecorderClosed,
     RolloutError,
     RolloutExists,
     ThreadNotFound,
-    WriterFenced,
     WriterHolder,
 )
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta, decode_meta
-from rollout.barrier import Barrier, Goal
+from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
 from rollout.head import require_rollout
@@ -48,7 +46,7 @@ from thread_store.home import Home
 from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.memory_keeper import MemoryKeeper
-from thread_store.open_threads import OpenThreads
+from thread_store.open_threads import OpenThreads, flush, wait_for
 from thread_store.revert import make_revert, turns_to_drop
 from thread_store.take_over import move_on
 from thread_store.thread import OpenThread
@@ -136,8 +134,16 @@ class LocalThreads:
             raise RolloutExists(path=path, reason=f"thread {thread_id} has a rollout")
         return path
 
-    def open(self, thread_id: str, *, config: RecorderConfig | None = None) -> OpenThread:
+    def open(
+        self,
+        thread_id: str,
+        *,
+        config: RecorderConfig | None = None,
+        judge: Callable[[Path], None] | None = None,
+    ) -> OpenThread:
         """Go on with a thread, in its current rollout.
+
+        `judge` is shown that rollout under the lock, before anything is opened: what it raises ends it.
 
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
@@ -148,9 +154,16 @@ class LocalThreads:
         self.home.find_thread(wanted)  # a thread that there isn't gets no lock
 
         def make(lock: WriterLock, on_close: Callable[[], None]) -> tuple[Core, SessionMeta]:
-            return self._open_core(self.find_appendable(wanted), lock, on_close, config)
+            path = self.find_appendable(wanted)
+            if judge is not None:
+                judge(path)
+            return self._open_core(path, lock, on_close, config)
 
         return self._hold(lambda: self.locks.acquire(wanted), make)
+
+    def find_writing(self, thread_id: str) -> OpenThread | None:
+        """The thread of this id, if it is open here and its writer still owns it."""
+        return self._threads.find_writing(thread_id)
 
     def _open_core(
         self,
@@ -199,7 +212,7 @@ class LocalThreads:
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._threads.find_writing(source)
         for each in self._threads.find_family(source) if with_subagents else [writing]:
-            _flush(each)
+            flush(each)
         try:
             path = self.home.find_thread(source)
         except ThreadNotFound:
@@ -264,7 +277,7 @@ class LocalThreads:
 
         opened = self._hold(lambda: self.locks.acquire(wanted), make)
         try:
-            _wait_for(opened, Goal.SYNC)
+            wait_for(opened, Goal.SYNC)
         except RolloutError:
             opened.core.writer.discard()
             raise
@@ -361,21 +374,6 @@ class _Release:
             self._lock.release()
         finally:
             self.done.set_result(None)
-
-
-def _wait_for(opened: OpenThread, goal: Goal) -> None:
-    barrier = Barrier(goal, loop=None)
-    opened.core.writer.request(barrier)
-    barrier.wait_blocking(None)
-
-
-def _flush(opened: OpenThread | None) -> None:
-    """Hand to the OS what it has accepted; nothing to do where it isn't open, or not any more."""
-    try:
-        if opened is not None:
-            _wait_for(opened, Goal.FLUSH)
-    except (RecorderClosed, WriterFenced):
-        return
 
 
 def read_meta(path: str | os.PathLike[str]) -> SessionMeta:

@@ -13,6 +13,7 @@ checkpoint without history leaves what was typed so far, and its message.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from msgspec import Raw, Struct
@@ -57,6 +58,8 @@ class ModelContext(Struct, frozen=True, kw_only=True):
     """The newest `token_count` or `token_usage_record`; see also `memory`."""
     memory: LineageRecord | None = None
     """The newest `x_memory`: facts older than the checkpoint are in it."""
+    memories: tuple[LineageRecord, ...] = ()
+    """The newest of them that were met, rolled back or not (`fold_lineage` takes them)."""
     examined_from: Place
     whole: bool
     problems: tuple[Problem, ...] = ()
@@ -76,7 +79,8 @@ class ModelContext(Struct, frozen=True, kw_only=True):
         if self.turn_context is not None:
             return self.turn_context.payload_object()
         memory = self._memory_item()
-        return None if memory is None else memory.turn_context
+        told = None if memory is None else memory.turn_context
+        return told.get("value") if isinstance(told, Mapping) else None
 
     @property
     def token_usage(self) -> Any:
@@ -121,6 +125,7 @@ def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext
         dynamic_tools=_newest_tools(found, tools),
         usage=found.usage,
         memory=found.memory,
+        memories=tuple(found.memories),
         examined_from=found.examined_from,
         whole=found.whole,
         problems=tuple(found.problems),

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from protocol.codec import encode_value
 from thread_store.model_item import ModelItem, payload_item
 
-__all__ = ["UNKNOWN_OUTCOME", "CallPair", "ModelView", "pair_calls", "valid_view"]
+__all__ = ["UNKNOWN_OUTCOME", "CallPair", "ModelView", "made_result", "pair_calls", "valid_view"]
 
 UNKNOWN_OUTCOME = "outcome unknown: the process ended while this call ran; it may or may not have happened"
 
@@ -83,7 +83,7 @@ def valid_view(items: Sequence[ModelItem], *, outputs: Mapping[str, str] | None 
         view.append(item)
         if index in dangling and item.call_id is not None:
             answered.append(item.call_id)
-            view.append(_made_result(item, (outputs or {}).get(item.call_id, UNKNOWN_OUTCOME)))
+            view.append(made_result(item, (outputs or {}).get(item.call_id, UNKNOWN_OUTCOME)))
     left_out = tuple(items[index] for index in sorted(_numbers(orphans)))
     return ModelView(items=view, answered=tuple(answered), left_out=left_out)
 
@@ -92,7 +92,8 @@ def _numbers(values: Iterable[int | None]) -> Iterable[int]:
     return (each for each in values if each is not None)
 
 
-def _made_result(call: ModelItem, text: str) -> ModelItem:
+def made_result(call: ModelItem, text: str) -> ModelItem:
+    """A result of that call with this text, as its kind wants it; never recorded."""
     kind = _RESULT_OF[call.kind]
     payload: dict[str, Any] = {"type": kind, "call_id": call.call_id}
     if kind == "tool_search_output":

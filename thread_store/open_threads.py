@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from contextlib import contextmanager
 
-from protocol.errors import RolloutError
+from protocol.errors import RecorderClosed, RolloutError, WriterFenced
 from rollout.barrier import Barrier, Goal
 from rollout.service import Service
 from rollout.state import WriterState
@@ -22,7 +22,7 @@ from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.subagents import family_of
 from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 
-__all__ = ["OpenThreads", "close_all"]
+__all__ = ["OpenThreads", "close_all", "discard", "flush", "wait_for"]
 
 
 class OpenThreads:
@@ -81,8 +81,7 @@ class OpenThreads:
             if not late:
                 self._open[id(opened)] = opened
         if late:
-            opened.core.writer.discard()
-            wait([opened.released], timeout=RELEASE_SECONDS_MAX)
+            discard(opened)
             raise StoreClosed(self._store_path)
         opened.released.add_done_callback(lambda _: self._forget(opened))
 
@@ -148,3 +147,25 @@ def close_all(opened: Sequence[OpenThread]) -> dict[str, RolloutError]:
         except RolloutError as error:
             errors[each.core.thread_id] = error
     return errors
+
+
+def wait_for(opened: OpenThread, goal: Goal) -> None:
+    """Leave a barrier with its writer, and wait until it is met."""
+    barrier = Barrier(goal, loop=None)
+    opened.core.writer.request(barrier)
+    barrier.wait_blocking(None)
+
+
+def flush(opened: OpenThread | None) -> None:
+    """Hand to the OS what it has accepted; nothing to do where it isn't open, or not any more."""
+    try:
+        if opened is not None:
+            wait_for(opened, Goal.FLUSH)
+    except (RecorderClosed, WriterFenced):
+        return
+
+
+def discard(opened: OpenThread) -> None:
+    """Let go of it without writing what it has; its lock is free then."""
+    opened.core.writer.discard()
+    wait([opened.released], timeout=RELEASE_SECONDS_MAX)

@@ -250,7 +250,7 @@ def test_settings_come_from_the_memory_where_the_range_has_none(home: Home) -> N
     script = Script()
     script.add("turn_context", {"model": "not read"})
     script.compacted("c")
-    known = {"turn_context": {"model": "m1"}, "usage": {"total_tokens": 7}}
+    known = {"turn_context": {"value": {"model": "m1"}}, "usage": {"total_tokens": 7}}
     script.add("x_memory", {"version": 1, "upto_offset": 0, **known})
     context = context_of(script, home)
     assert context.turn_context is None

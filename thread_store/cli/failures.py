@@ -55,6 +55,7 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.ItemNotEncodable, ExitCode.USAGE),
     (errors.RecordTooLarge, ExitCode.USAGE),
     (errors.ForkPointInvalid, ExitCode.USAGE),
+    (errors.CallNotResolvable, ExitCode.USAGE),
 )
 _RETRYABLE = (errors.ActiveWriter, LocksBusy, errors.PendingQueueFull, errors.RolloutWriteError)
 _EXTRA_FIELDS = ("path", "thread_id", "offset_bytes", "errno", "kept_path", "pending_items", "current_path")

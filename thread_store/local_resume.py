@@ -1,0 +1,204 @@
+"""Resuming the threads of a home: looked at, taken over, decided on. For code that may block.
+
+Invariant: a thread is judged under its lock and before anything of it is opened, so a refusal leaves the
+lock free and every byte as it was. What is recorded on the way (a recovery, a decision) is on stable
+storage when the call returns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from protocol.errors import ThreadNotFound, WriterHolder
+from protocol.ids import ThreadId
+from rollout.barrier import Goal
+from rollout.config import RecorderConfig
+from rollout.paths import ARCHIVED_FOLDER
+from thread_store.call_decision import Outcome, decision_item, find_uncertain
+from thread_store.home import StoredRollout
+from thread_store.local_threads import LocalThreads, read_meta
+from thread_store.locks.seen import LockState
+from thread_store.open_threads import discard, flush, wait_for
+from thread_store.recovery import recovery_items
+from thread_store.resume_refusals import refuse, split_allowed
+from thread_store.resume_state import ResumeState, read_resume_state
+from thread_store.resume_surroundings import archive_refusal, surrounding_refusals
+from thread_store.thread import OpenThread
+
+__all__ = [
+    "Resumable",
+    "find_resumable",
+    "load_resume_state",
+    "resolve_call",
+    "resume_thread",
+]
+
+
+class Resumable(NamedTuple):
+    """A thread that may be resumed, and those newer ones that somebody is writing."""
+
+    thread_id: str
+    path: str
+    passed_over: tuple[tuple[str, WriterHolder], ...] = ()
+
+
+def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = False) -> ResumeState:
+    """What a thread is at its end, and everything that stands against going on with it. Takes no lock and
+    writes nothing.
+
+    What recorders of this process have accepted for it is handed to the OS first.
+
+    Raises:
+        InvalidThreadId, ThreadNotFound: there is no such thread.
+        NotARollout, RolloutUnreadable, RolloutReplaced: its rollout can't be read.
+    """
+    wanted = ThreadId.parse(thread_id)
+    flush(threads.find_writing(wanted))
+    state = read_resume_state(threads.home.find_thread(wanted), threads.home, deep=deep)
+    return state.with_refusals(surrounding_refusals(state, writer=_writers(threads).get(wanted)))
+
+
+def _writers(threads: LocalThreads) -> dict[str, WriterHolder]:
+    """Who writes which thread, as far as that is known: one that isn't known to be dead does."""
+    return {
+        each.thread_id: each.writer for each in threads.locks.holders() if each.state is not LockState.STALE
+    }
+
+
+def resume_thread(
+    threads: LocalThreads,
+    thread_id: str,
+    *,
+    deep: bool = False,
+    allow: Iterable[str] = (),
+    config: RecorderConfig | None = None,
+) -> tuple[OpenThread, ResumeState]:
+    """Take a thread over from an agent that ended, and open it. The state is that behind the recovery.
+
+    Args:
+        deep: look at everything, where no `x_memory` speaks for what is older.
+        allow: reasons (`RefusalReason`) that don't count.
+
+    Raises:
+        ResumeRefused: something stands against it; nothing was written, and nobody holds it.
+        InvalidThreadId, ThreadNotFound, ActiveWriter, NotARollout, RolloutUnreadable: as `open`.
+        RolloutWriteError: the recovery can't be made durable; nobody holds it.
+        ValueError: `allow` names something that is no reason, or can't be waived.
+    """
+    names = tuple(allow)
+    split_allowed((), names)
+    judged: list[ResumeState] = []
+
+    def judge(path: Path) -> None:
+        state = read_resume_state(path, threads.home, deep=deep)
+        judged.append(state.with_refusals(surrounding_refusals(state)).allowing(names))
+
+    _refuse_archived(threads.home.find_thread(thread_id), thread_id)
+    opened = threads.open(thread_id, config=config, judge=judge)
+    try:
+        return opened, _recover(threads, opened, judged[0], deep=deep)
+    except BaseException:
+        discard(opened)
+        raise
+
+
+def _refuse_archived(path: Path, thread_id: str) -> None:
+    if path.parent.name == ARCHIVED_FOLDER:
+        raise refuse([archive_refusal(thread_id)], thread_id=thread_id, path=os.fspath(path))
+
+
+def _recover(threads: LocalThreads, opened: OpenThread, state: ResumeState, *, deep: bool) -> ResumeState:
+    """Record what the recovery has to say, and look again."""
+    items = recovery_items(state, epoch=opened.core.epoch)
+    if not items:
+        return state
+    opened.core.pending.append(items)
+    wait_for(opened, Goal.SYNC)
+    behind = read_resume_state(opened.core.path, threads.home, deep=deep)
+    return structs.replace(behind.allowing(each.reason for each in state.waived), waived=state.waived)
+
+
+def resolve_call(
+    threads: LocalThreads,
+    thread_id: str,
+    call_id: str,
+    *,
+    outcome: Outcome,
+    by: str,
+    note: str | None = None,
+    turn_id: str | None = None,
+) -> ResumeState:
+    """Record what was decided of an uncertain call, and return the state behind it. On stable storage on
+    return. Works too while the thread is open in this process.
+
+    Args:
+        outcome: `happened`, `not_happened`, or `retry`: a further attempt with the same key may run.
+        turn_id: where several uncertain calls have that id.
+
+    Raises:
+        CallNotResolvable: there is no such call, it isn't uncertain, or several are.
+        InvalidThreadId, ThreadNotFound, ActiveWriter, NotARollout, RolloutUnreadable: as `open`.
+        RolloutWriteError: it can't be made durable.
+        ValueError: there is no such outcome.
+    """
+    wanted = ThreadId.parse(thread_id)
+    decision = []
+
+    def judge(path: Path) -> None:
+        state = read_resume_state(path, threads.home)
+        if not state.whole and all(each.call_id != call_id for each in state.open_calls):
+            state = read_resume_state(path, threads.home, deep=True)
+        call = find_uncertain(state.calls, call_id, turn_id=turn_id, thread_id=wanted)
+        decision.append(decision_item(call, outcome, by=by, note=note))
+
+    opened = threads.find_writing(wanted)
+    if opened is not None:
+        flush(opened)
+        judge(threads.home.find_thread(wanted))
+        opened.core.pending.append(decision)
+        wait_for(opened, Goal.SYNC)
+    else:
+        opened = threads.open(wanted, judge=judge)
+        try:
+            opened.core.pending.append(decision)
+            wait_for(opened, Goal.CLOSE)
+        except BaseException:
+            discard(opened)
+            raise
+        opened.released.result()
+    return load_resume_state(threads, wanted)
+
+
+def find_resumable(threads: LocalThreads, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
+    """The newest thread that nobody writes, of any folder or of `cwd`; sub-agents and archived threads are
+    none.
+
+    Raises:
+        ThreadNotFound: there is none.
+        RolloutUnreadable: the system refuses.
+    """
+    writers = _writers(threads)
+    wanted = None if cwd is None else os.path.realpath(cwd)
+    passed_over: list[tuple[str, WriterHolder]] = []
+    for thread_id, found in threads.home.current_rollouts(archived=False).items():
+        if not _fits(found, wanted):
+            continue
+        if thread_id not in writers:
+            return Resumable(str(thread_id), os.fspath(found.path), tuple(passed_over))
+        passed_over.append((str(thread_id), writers[thread_id]))
+    error = ThreadNotFound("@", path=threads.home.path)
+    error.hint = (
+        f"{len(passed_over)} are being written: rollout who" if passed_over else "Nothing was recorded there"
+    )
+    raise error
+
+
+def _fits(found: StoredRollout, cwd: str | None) -> bool:
+    meta = read_meta(found.path)
+    is_subagent = meta.parent_thread_id is not None or meta.thread_source == "subagent"
+    return not is_subagent and (cwd is None or os.path.realpath(meta.cwd) == cwd)
