@@ -22,6 +22,7 @@ COMMANDS = {
     "fork": "Begin a new thread with the history of another one.",
     "record": "Record items from stdin or a file into a rollout.",
     "repair": "Heal a damaged rollout; without -y only say what would be done.",
+    "resume": "Show what an agent would go on from, and what stands against it.",
     "revert": "Take a thread back to an earlier point; nothing is erased.",
     "show": "Show a rollout as a conversation.",
     "tools": "Show what became of each tool call.",

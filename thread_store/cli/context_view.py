@@ -21,7 +21,7 @@ from thread_store.model_item import ModelItem
 __all__ = ["item_object", "print_payload", "summary_object"]
 
 
-def print_payload(terminal: Terminal, payload: Raw) -> None:
+def print_payload(terminal: Terminal, payload: Raw | bytes) -> None:
     """Print one item."""
     data = bytes(payload)
     buffer = getattr(sys.stdout, "buffer", None)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from typing import get_args
 
 import click
 
+from thread_store.call_decision import Outcome
 from thread_store.call_table import CallTable, ListedDamage, list_calls
 from thread_store.cli.call_view import (
     call_object,
@@ -34,9 +36,27 @@ _DAMAGE_SHOWN = 5
 @click.command("tools")
 @click.argument("thread")
 @click.option("--all", "every", is_flag=True, help="All calls that ended too; kept in memory meanwhile.")
+@click.option(
+    "--resolve",
+    nargs=2,
+    type=(str, click.Choice(get_args(Outcome))),
+    metavar="CALL happened|not_happened|retry",
+    help="Record what you found out about a call that may have run.",
+)
+@click.option("--note", metavar="TEXT", help="With --resolve: how you know.")
+@click.option("--turn", metavar="TURN", help="With --resolve: where two calls have that id.")
+@click.option("-y", "--yes", is_flag=True, help="With --resolve: don't ask.")
 @shared_options
 @click.pass_context
-def command(context: click.Context, thread: str, every: bool) -> int:
+def command(
+    context: click.Context,
+    thread: str,
+    every: bool,
+    resolve: tuple[str, Outcome] | None,
+    note: str | None,
+    turn: str | None,
+    yes: bool,
+) -> int:
     """Show what became of each tool call.
 
     First the calls whose end is not known, then the newest that ended: completed, failed or declined.
@@ -44,16 +64,31 @@ def command(context: click.Context, thread: str, every: bool) -> int:
     range in which one may have stood. THREAD is an id, its beginning or end, a path, @, or - (standard
     input).
 
+    --resolve records a decision on a call, with who made it and when: that it happened, that it did not,
+    or that it shall be tried again. CALL is its id, or the beginning or end of it (4 characters or more).
+    Without -y it asks; where nobody can be asked it refuses with exit code 7.
+
     \b
     Examples:
       rollout tools @
       rollout tools 7f3a --all --json
+      rollout tools 7f3a --resolve c12 happened --note "the mail is in the outbox"
     """
     terminal = terminal_of(context)
     attach_log(terminal)
     target = find_target(terminal, thread)
     if target.selects:
         raise click.UsageError("name a thread; its calls are shown all together", ctx=context)
+    if resolve is not None:
+        if every:
+            raise click.UsageError("--all and --resolve can't be had together", ctx=context)
+        from thread_store.cli.deciding import Wanted, decide  # a writer: the table needs none
+
+        call_id, outcome = resolve
+        wanted = Wanted(call_id=call_id, turn_id=turn, outcome=outcome, note=note)
+        return decide(terminal, thread, wanted, yes=yes)
+    if note is not None or turn is not None or yes:
+        raise click.UsageError("--note, --turn and --yes belong to --resolve", ctx=context)
     return _show(terminal, target, every=every)
 
 
