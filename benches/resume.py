@@ -1,6 +1,7 @@
-"""`python -m benches resume`: the context of a long rollout, with a checkpoint near its end and without any.
+"""`python -m benches resume`: the state that a long rollout is resumed from, with and without a checkpoint.
 
-With a checkpoint the size of the file must not matter. Without one everything is read, and kept if
+The state is the model's context and the fold of everything else, from the newest `x_memory` on. With a
+checkpoint the size of the file must not matter. Without one everything is read, and kept if
 the model saw it: here one line in eight, the others are events, as in the rollouts of agents that
 call many tools. Memory is measured in a process of its own.
 """
@@ -13,25 +14,29 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 from benches.measure import Case, per_item, run_rounds
 from benches.report import Row, bound_row
 from benches.workload import STAMP, build_text, encode, fresh_path, make_line
-from protocol import Compacted, EventMsg, ResponseItem, RolloutItem, SessionMeta, ThreadId, encode_item
-from protocol.own import MemoryItem
+from protocol import Compacted, EventMsg, ResponseItem, SessionMeta, ThreadId, decode_line, encode_item
+from protocol.thread_fold import ThreadFold
+from protocol.tool_calls import CLOSED_CALLS_MAX
 from rollout.scanner import ReverseJsonlScanner
 from thread_store.home import Home
 from thread_store.model_context import load_model_context
+from thread_store.resume_state import read_resume_state
+from thread_store.thread_folding import line_hash
 
 __all__ = ["resume_rows"]
 
 SMALL_BYTES = 1_000_000
 TAIL_LINES = 500
-SMALL, BIG = "context, checkpoint near the end, small", "context, checkpoint near the end, big"
-WHOLE = "context, no checkpoint, big"
+SMALL, BIG = "state, checkpoint near the end, small", "state, checkpoint near the end, big"
+CONTEXT = "context alone, checkpoint near the end, big"
+WHOLE, WHOLE_STATE = "context, no checkpoint, big", "state, no checkpoint and no memory, big"
 SCAN = "bare reverse scan, big"
 
 _REPEATS = 20
@@ -44,12 +49,19 @@ async def resume_rows(folder: Path, *, rounds: int, file_bytes: int) -> AsyncIte
         home = Home(path.parent)
         small = _write_rollout(home, min(SMALL_BYTES, file_bytes), checkpoint=True)
         big = _write_rollout(home, file_bytes, checkpoint=True)
-        samples = await run_rounds([_case(SMALL, home, small), _case(BIG, home, big)], rounds)
+        cases = [
+            _case(SMALL, lambda: read_resume_state(small, home)),
+            _case(BIG, lambda: read_resume_state(big, home)),
+            _case(CONTEXT, lambda: load_model_context(big, home)),
+        ]
+        samples = await run_rounds(cases, rounds)
         growth, _ = _memory(home, small, big)
-        yield [{"case": name, "milliseconds": round(samples.seconds(name) * 1e3, 3)} for name in (SMALL, BIG)]
+        yield [
+            {"case": each.name, "milliseconds": round(samples.seconds(each.name) * 1e3, 3)} for each in cases
+        ]
         yield [
             bound_row("cost with a checkpoint, big / small", samples.ratio([BIG], [SMALL]), at_most=1.5),
-            bound_row("context of the big file", samples.seconds(BIG) * 1e3, "milliseconds", at_most=5),
+            bound_row("state of the big file", samples.seconds(BIG) * 1e3, "milliseconds", at_most=5),
             bound_row("memory growth, big after small", growth / 1e6, "megabytes", at_most=20),
         ]
         big.unlink()
@@ -58,21 +70,30 @@ async def resume_rows(folder: Path, *, rounds: int, file_bytes: int) -> AsyncIte
 
 async def _whole_rows(home: Home, small: Path, rounds: int, file_bytes: int) -> list[Row]:
     whole = _write_rollout(home, file_bytes, checkpoint=False)
-    samples = await run_rounds([_case(WHOLE, home, whole, repeats=1), _scan_case(whole)], rounds)
+    cases = [
+        _case(WHOLE, lambda: load_model_context(whole, home), repeats=1),
+        _case(WHOLE_STATE, lambda: read_resume_state(whole, home), repeats=1),
+        _scan_case(whole),
+    ]
+    samples = await run_rounds(cases, rounds)
     growth, kept = _memory(home, small, whole)
     speed = whole.stat().st_size / samples.seconds(WHOLE) / 1e6
     return [
         bound_row("without a checkpoint", speed, "megabytes_per_second", at_least=300),
+        {
+            "case": "state without a checkpoint",
+            "megabytes_per_second": round(whole.stat().st_size / samples.seconds(WHOLE_STATE) / 1e6),
+        },
         bound_row("cost without a checkpoint / bare reverse scan", samples.ratio([WHOLE], [SCAN]), at_most=2),
         bound_row("memory growth / bytes of the context", growth / kept, at_most=4),
     ]
 
 
-def _case(name: str, home: Home, path: Path, *, repeats: int = _REPEATS) -> Case:
+def _case(name: str, load: Callable[[], object], *, repeats: int = _REPEATS) -> Case:
     async def run() -> float:
         start = time.perf_counter()
         for _ in range(repeats):
-            load_model_context(path, home)
+            load()
         return (time.perf_counter() - start) / repeats
 
     return Case(name, run)
@@ -95,10 +116,10 @@ def _memory(home: Home, *paths: Path) -> tuple[int, int]:
 
 def _print_memory(home: Home, small: str, big: str) -> None:
     """What `_memory` reads."""
-    load_model_context(small, home)
+    read_resume_state(small, home)
     before = _peak_bytes()
-    context = load_model_context(big, home)
-    print(_peak_bytes() - before, sum(item.size_bytes for item in context.items))
+    state = read_resume_state(big, home)
+    print(_peak_bytes() - before, sum(item.size_bytes for item in state.items))
 
 
 def _peak_bytes() -> int:
@@ -122,7 +143,9 @@ def _write_rollout(home: Home, file_bytes: int, *, checkpoint: bool) -> Path:
             lines = min(_LINES_AT_ONCE, max(1, (file_bytes - file.tell()) // 550))
             file.writelines(_turn_lines(numbers, lines))
         if checkpoint:
-            file.writelines(_checkpoint_lines(next(numbers)))
+            before = [*_call_lines(numbers), _checkpoint_line(next(numbers))]
+            file.writelines(before)
+            file.write(_memory_line(before, file.tell()))
             file.writelines(_turn_lines(numbers, TAIL_LINES))
     return path
 
@@ -137,16 +160,32 @@ def _event_line(number: int) -> bytes:
     return encode_item(EventMsg.agent_reasoning(build_text(number, 420)), timestamp=STAMP, ordinal=number)
 
 
-def _checkpoint_lines(number: int) -> list[bytes]:
+def _call_lines(numbers: Iterator[int]) -> Iterator[bytes]:
+    """What a fold has to keep: calls with their results, as many as it keeps of them."""
+    for _ in range(CLOSED_CALLS_MAX):
+        number = next(numbers)
+        call = ResponseItem.function_call(
+            name="shell", arguments=build_text(number, 420), call_id=f"c{number}"
+        )
+        yield encode_item(call, timestamp=STAMP, ordinal=number)
+        output = ResponseItem.function_call_output(call_id=f"c{number}", output=build_text(number, 420))
+        yield encode_item(output, timestamp=STAMP, ordinal=next(numbers))
+
+
+def _checkpoint_line(number: int) -> bytes:
     history = [ResponseItem.message("user", build_text(each, 420)) for each in range(20)]
-    items: list[RolloutItem] = [
-        Compacted(message="summary", replacement_history=list(history)),
-        MemoryItem(version=1, upto_offset=0),
-    ]
-    return [
-        encode_item(item, timestamp=STAMP, ordinal=None if isinstance(item, MemoryItem) else number)
-        for item in items
-    ]
+    item = Compacted(message="summary", replacement_history=list(history))
+    return encode_item(item, timestamp=STAMP, ordinal=number)
+
+
+def _memory_line(before: list[bytes], upto_offset: int) -> bytes:
+    """The `x_memory` behind these lines, as a recorder makes it."""
+    fold = ThreadFold()
+    for each in before:
+        fold.add(decode_line(each[:-1]))
+    item = fold.snapshot(upto_offset)
+    item.last_line = line_hash(before[-1][:-1])
+    return encode_item(item, timestamp=STAMP)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from thread_store.fork_point import ForkPoint
     from thread_store.history import ThreadHistory
     from thread_store.home import Home, StoredRollout
-    from thread_store.local_resume import Resumable
     from thread_store.local_store import LocalThreadStore
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
     from thread_store.memory_store import MemoryThreadStore
+    from thread_store.resumable import Resumable
     from thread_store.resume_host import ResumeHost
     from thread_store.resume_refusals import Refusal, RefusalReason
     from thread_store.resume_state import ResumeState
@@ -80,7 +80,7 @@ _HOMES = {
     "NotInHome": "thread_store.errors",
     "Refusal": "thread_store.resume_refusals",
     "RefusalReason": "thread_store.resume_refusals",
-    "Resumable": "thread_store.local_resume",
+    "Resumable": "thread_store.resumable",
     "ResumeHost": "thread_store.resume_host",
     "ResumeState": "thread_store.resume_state",
     "SessionMemory": "protocol.session_memory",

@@ -10,41 +10,31 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
-from protocol.errors import ThreadNotFound, WriterHolder
+from protocol.errors import WriterHolder
 from protocol.ids import ThreadId
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.paths import ARCHIVED_FOLDER
 from thread_store.call_decision import Outcome, decision_item, find_uncertain
-from thread_store.home import StoredRollout
 from thread_store.local_threads import LocalThreads, read_meta
 from thread_store.locks.seen import LockState
 from thread_store.open_threads import discard, flush, wait_for
 from thread_store.recovery import recovery_items
+from thread_store.resumable import Resumable, is_candidate, nothing_resumable
 from thread_store.resume_refusals import refuse, split_allowed
 from thread_store.resume_state import ResumeState, read_resume_state
 from thread_store.resume_surroundings import archive_refusal, surrounding_refusals
 from thread_store.thread import OpenThread
 
 __all__ = [
-    "Resumable",
     "find_resumable",
     "load_resume_state",
     "resolve_call",
     "resume_thread",
 ]
-
-
-class Resumable(NamedTuple):
-    """A thread that may be resumed, and those newer ones that somebody is writing."""
-
-    thread_id: str
-    path: str
-    passed_over: tuple[tuple[str, WriterHolder], ...] = ()
 
 
 def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = False) -> ResumeState:
@@ -183,22 +173,11 @@ def find_resumable(threads: LocalThreads, *, cwd: str | os.PathLike[str] | None 
         RolloutUnreadable: the system refuses.
     """
     writers = _writers(threads)
-    wanted = None if cwd is None else os.path.realpath(cwd)
     passed_over: list[tuple[str, WriterHolder]] = []
     for thread_id, found in threads.home.current_rollouts(archived=False).items():
-        if not _fits(found, wanted):
+        if not is_candidate(read_meta(found.path), cwd):
             continue
         if thread_id not in writers:
             return Resumable(str(thread_id), os.fspath(found.path), tuple(passed_over))
         passed_over.append((str(thread_id), writers[thread_id]))
-    error = ThreadNotFound("@", path=threads.home.path)
-    error.hint = (
-        f"{len(passed_over)} are being written: rollout who" if passed_over else "Nothing was recorded there"
-    )
-    raise error
-
-
-def _fits(found: StoredRollout, cwd: str | None) -> bool:
-    meta = read_meta(found.path)
-    is_subagent = meta.parent_thread_id is not None or meta.thread_source == "subagent"
-    return not is_subagent and (cwd is None or os.path.realpath(meta.cwd) == cwd)
+    raise nothing_resumable(threads.home.path, passed_over)

@@ -27,8 +27,8 @@ from thread_store.fork_point import ForkPoint
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.history import ThreadHistory
 from thread_store.home import Home
-from thread_store.local_resume import Resumable
 from thread_store.local_threads import LocalThreads
+from thread_store.resumable import Resumable
 from thread_store.resume_state import ResumeState
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread

@@ -92,8 +92,8 @@ class MemoryKeeper:
             self._pending.append_note(self._snapshot())
         except (RolloutError, OSError) as error:
             _log.warning("%s: its session memory is not recorded this time: %s", self._path, error)
-        except Exception:  # noqa: BLE001  # a bug in the fold must not cost a thread of the pool
-            _log.exception("%s: its session memory can't be made; this is a bug", self._path)
+        except Exception as bug:  # noqa: BLE001  # in the fold: it must not cost a thread of the pool
+            _log.error("%s: its session memory can't be made; this is a bug", self._path, exc_info=bug)
         finally:
             self._service.call(self._finish)
 

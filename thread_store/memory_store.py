@@ -13,11 +13,8 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,15 +39,21 @@ from rollout.config import RecorderConfig
 from rollout.core import begin_core, continue_core
 from rollout.service import Service
 from thread_store.borders import resolve_border
+from thread_store.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.fork import ForkMode, make_fork
 from thread_store.fork_point import ForkPoint
 from thread_store.fork_tree import fork_tree
 from thread_store.history import ThreadHistory, read_records
-from thread_store.home import Home
 from thread_store.lineage import Lineage
+from thread_store.memory_files import files_of, state_of
 from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
+from thread_store.recovery import recovery_items
+from thread_store.resumable import Resumable, is_candidate, nothing_resumable
+from thread_store.resume_refusals import split_allowed
+from thread_store.resume_state import ResumeState
+from thread_store.resume_surroundings import writer_refusal
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -153,6 +156,92 @@ class MemoryThreadStore:
         self._open[thread_id] = opened
         return Thread(opened)
 
+    async def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        deep: bool = False,
+        allow: Iterable[str] = (),
+        config: RecorderConfig | None = None,
+    ) -> tuple[Thread, ResumeState]:
+        """As `ThreadStore.resume_thread`."""
+        self._require_open()
+        names, wanted = tuple(allow), ThreadId.parse(thread_id)
+        split_allowed((), names)
+        state = (await self._judge(wanted, deep=deep)).allowing(names)
+        thread = self._continue(wanted, self._contents[wanted], config)
+        items = recovery_items(state, epoch=self._open[wanted].core.epoch)
+        if not items:
+            return thread, state
+        try:
+            thread.record_nowait(items)
+            await thread.sync()
+            behind = await self._look(wanted, deep=deep)
+            allowed = {each.reason for each in state.waived}
+            return thread, structs.replace(behind.allowing(allowed), waived=state.waived)
+        except BaseException:
+            thread.discard()
+            raise
+
+    async def _judge(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
+        """Of a thread that nobody writes; on return nobody did meanwhile."""
+        while True:
+            self._require_free(thread_id)
+            size = len(self._content_of(thread_id))
+            state = await self._look(thread_id, deep=deep)
+            self._require_free(thread_id)
+            if len(self._content_of(thread_id)) == size:
+                return state
+
+    async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
+        content, name = bytes(self._content_of(thread_id)), _name(thread_id)
+        return await asyncio.to_thread(lambda: state_of(thread_id, content, name=name, deep=deep))
+
+    async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
+        """As `ThreadStore.load_resume_state`."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        await _flush(self._open.get(wanted))
+        state = await self._look(wanted, deep=deep)
+        return state.with_refusals([writer_refusal(state, _holder())] if wanted in self._open else [])
+
+    async def resolve_call(
+        self,
+        thread_id: str,
+        call_id: str,
+        outcome: Outcome,
+        *,
+        by: str,
+        note: str | None = None,
+        turn_id: str | None = None,
+    ) -> ResumeState:
+        """As `ThreadStore.resolve_call`."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        writing = self._open.get(wanted)
+        await _flush(writing)
+        state = await (self._judge(wanted) if writing is None else self._look(wanted))
+        call = find_uncertain(state.calls, call_id, turn_id=turn_id, thread_id=wanted)
+        decision = decision_item(call, outcome, by=by, note=note)
+        if writing is not None:
+            writing.core.pending.append(decision)
+            await _flush(writing)
+        else:
+            async with self._continue(wanted, self._contents[wanted], None) as thread:
+                thread.record_nowait(decision)
+        return await self.load_resume_state(wanted)
+
+    async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
+        """As `ThreadStore.find_resumable`."""
+        passed_over: list[tuple[str, WriterHolder]] = []
+        for thread_id in map(ThreadId, await self.list_ids()):
+            if not is_candidate(self._read(thread_id).meta, cwd):
+                continue
+            if thread_id not in self._open:
+                return Resumable(thread_id, _name(thread_id), tuple(passed_over))
+            passed_over.append((thread_id, _holder()))
+        raise nothing_resumable("memory", passed_over)
+
     async def create_subagent(
         self,
         parent: Thread,
@@ -244,8 +333,7 @@ class MemoryThreadStore:
 
     def _require_free(self, thread_id: ThreadId) -> None:
         if thread_id in self._open:
-            holder = WriterHolder(os.getpid(), os.uname().nodename, since=format_timestamp(now_ms()))
-            raise ActiveWriter(path=_name(thread_id), holder=holder, thread_id=thread_id)
+            raise ActiveWriter(path=_name(thread_id), holder=_holder(), thread_id=thread_id)
 
 
 async def _flush(opened: OpenThread | None) -> None:
@@ -260,6 +348,10 @@ async def _flush(opened: OpenThread | None) -> None:
         return  # it ended meanwhile, and has what it accepted
 
 
+def _holder() -> WriterHolder:
+    return WriterHolder(os.getpid(), os.uname().nodename, since=format_timestamp(now_ms()))
+
+
 def _name(thread_id: ThreadId) -> str:
     return f"memory:{thread_id}"
 
@@ -272,18 +364,6 @@ def _keep_nowhere(path: str, thread_id: str, lines: list[bytes], offset_bytes: i
 # In files
 
 
-@contextmanager
-def _files_of(threads: Mapping[ThreadId, bytes]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
-    """A home with these threads, for as long as the block runs."""
-    with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
-        home, created = Home(folder), datetime.now()
-        paths = {thread_id: home.new_rollout_path(thread_id, created=created) for thread_id in threads}
-        for thread_id, path in paths.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(threads[thread_id])
-        yield home, paths
-
-
 def _fork_in_files(
     threads: Mapping[ThreadId, bytes],
     source: ThreadId,
@@ -292,7 +372,7 @@ def _fork_in_files(
     with_subagents: bool,
 ) -> dict[ThreadId, bytearray]:
     """The new threads."""
-    with _files_of(threads) as (home, paths):
+    with files_of(threads) as (home, paths):
         if with_subagents:
             made = fork_tree(source, home=home, thread_id=child, point=at)
         else:
@@ -302,5 +382,5 @@ def _fork_in_files(
 
 
 def _find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
-    with _files_of({thread_id: content}) as (home, paths):
+    with files_of({thread_id: content}) as (home, paths):
         return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset

@@ -131,7 +131,7 @@ def _compose(counted: int) -> ThreadId:
 def turns_to_drop(lineage: Lineage, point: ForkPoint) -> int:
     """How many turns of a legacy thread a `thread_rolled_back` must name to go back to a point.
 
-    Counted are the turns in which the user typed something, as Codex counts them.
+    Counted are the messages that the user typed, as Codex counts them: a turn may hold several.
 
     Raises:
         ForkPointInvalid: as `resolve_border`.

@@ -6,7 +6,8 @@ means; `thread_store.testing` holds each of them to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 if TYPE_CHECKING:
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
 
     from protocol.meta import SessionMeta
     from rollout.config import RecorderConfig
+    from thread_store.call_decision import Outcome
     from thread_store.fork_point import ForkPoint
     from thread_store.history import ThreadHistory
+    from thread_store.resumable import Resumable
+    from thread_store.resume_state import ResumeState
     from thread_store.thread import Thread
 
 __all__ = ["ForkMode", "ThreadStore"]
@@ -44,6 +48,70 @@ class ThreadStore(Protocol):
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
             ActiveWriter: somebody writes it; the error names them.
+        """
+
+    async def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        deep: bool = False,
+        allow: Iterable[str] = (),
+        config: RecorderConfig | None = None,
+    ) -> tuple[Thread, ResumeState]:
+        """Take a thread over from an agent that ended, and open it, with the state it goes on from.
+
+        What was open is recorded as what it is (a call of unknown outcome, a question without an answer, a
+        turn without an end), on stable storage on return; the state is that behind it. Where nothing was
+        open nothing is recorded.
+
+        Args:
+            deep: look at everything, where no `x_memory` speaks for what is older.
+            allow: reasons (`RefusalReason`) that don't count, each by its name.
+
+        Raises:
+            ResumeRefused: something stands against it; nothing was recorded, and nobody holds it.
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            ValueError: `allow` names something that is no reason, or can't be waived.
+        """
+
+    async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
+        """What a thread is at its end, and everything that stands against resuming it. Takes no lock and
+        records nothing.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+        """
+
+    async def resolve_call(
+        self,
+        thread_id: str,
+        call_id: str,
+        outcome: Outcome,
+        *,
+        by: str,
+        note: str | None = None,
+        turn_id: str | None = None,
+    ) -> ResumeState:
+        """Record what was decided of an uncertain call, and return the state behind it. On stable storage on
+        return; cancelled, it may be recorded or not. Works too while the thread is open in this process.
+
+        Args:
+            outcome: `happened`, `not_happened`, or `retry`: a further attempt with the same key may run.
+            by: who decided.
+            turn_id: where several uncertain calls have that id.
+
+        Raises:
+            CallNotResolvable: there is no such call, it isn't uncertain, or several are.
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            ValueError: there is no such outcome.
+        """
+
+    async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
+        """The newest thread that nobody writes, of any folder or of `cwd`, and the newer ones that were
+        passed over because somebody does. Sub-agents and archived threads are left out.
+
+        Raises:
+            ThreadNotFound: there is none.
         """
 
     async def create_subagent(

@@ -70,7 +70,7 @@ def fold_lineage(
     """
     if not deep:
         for memory in _find_memories(lineage) if memories is None else memories:
-            restored = restore_fold(lineage, memory, safety)
+            restored = _restore(lineage, memory, safety)
             if restored is not None:
                 return _fold_on(lineage, restored)
     start = Place(0, 0) if deep or examined_from is None else examined_from
@@ -122,7 +122,7 @@ def _find_memories(lineage: Lineage) -> Iterator[LineageRecord]:
             yield found
 
 
-def restore_fold(lineage: Lineage, memory: LineageRecord, safety: ToolSafety) -> FoldedThread | None:
+def _restore(lineage: Lineage, memory: LineageRecord, safety: ToolSafety) -> FoldedThread | None:
     """The fold as a snapshot has it; None if it doesn't fit."""
     item = _item_of(memory.record.line)
     if item is None:

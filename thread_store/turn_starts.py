@@ -2,8 +2,8 @@
 
 Invariant: `task_started` begins a turn; only in a thread that has none does what the user typed. One
 fact on several tracks begins one turn, at the first of its records. A legacy thread's rollback
-takes the newest turns out, as many as the user typed; in a paginated one it changes nothing,
-as Codex has it.
+takes out so many of the newest messages that the user typed, and the turns that they began; in a
+paginated one it changes nothing that is shown, as Codex has it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _USER = frozenset({Mark.USER_EVENT, Mark.USER_ITEM, Mark.USER_RESPONSE})
 
 @dataclass(slots=True)
 class TurnStart:
-    """A turn that counts: the border before it, and whether the user typed something in it."""
+    """A turn that counts: the border before it, and how many messages the user typed in it."""
 
     place: Place
-    typed: bool
+    typed: int
 
 
 def find_turns(lineage: Lineage) -> list[TurnStart]:
@@ -59,7 +59,7 @@ class _Fold:
         self._one_fact.clear()
         if mark is Mark.TURN_START:
             self._has_tasks = True
-            self._tasks.append(TurnStart(place, typed=False))
+            self._tasks.append(TurnStart(place, typed=0))
         elif landmark is not None and mark is Mark.ROLLBACK and self._rollbacks:
             _drop(self._tasks, landmark.turns)
             _drop(self._messages, landmark.turns)
@@ -71,12 +71,15 @@ class _Fold:
         self._one_fact[mark] = place
         if mark is Mark.USER_RESPONSE or begun:
             return
-        self._messages.append(TurnStart(min(self._one_fact.values()), typed=True))
+        self._messages.append(TurnStart(min(self._one_fact.values()), typed=1))
         if self._tasks:
-            self._tasks[-1].typed = True
+            self._tasks[-1].typed += 1
 
 
 def _drop(turns: list[TurnStart], count: int) -> None:
-    """The newest turns, until so many of them were typed."""
+    """Take out so many of the newest messages that were typed, and the turns that they began."""
     while count > 0 and turns:
+        if turns[-1].typed > count:
+            turns[-1].typed -= count
+            return
         count -= turns.pop().typed

@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,6 +117,11 @@ class Disk(ForgetfulCalls):
             status = os.stat(path)
             inode = self._inodes.get((status.st_dev, status.st_ino))
             return len(inode.stable) if inode is not None else 0
+
+    def still(self) -> AbstractContextManager[object]:
+        """While it is entered, no call changes anything: what was looked at is what is acted on. Without it a
+        sync in another thread could end in between, and make durable what was thought not to be."""
+        return self._disk
 
     def is_held(self, path: Path) -> bool:
         """Whether this process has the file at the path open. If an open or a link was reported as failed

@@ -353,8 +353,9 @@ class RecorderMachine(RuleBasedStateMachine):
         def act_if_there() -> None:
             if self.displaced or not self.path.exists():
                 return
-            if self.copied or self.disk.is_held(self.path):
-                act()
+            with self.disk.still():
+                if self.copied or self.disk.is_held(self.path):
+                    act()
 
         self.meddle(act_if_there)
 

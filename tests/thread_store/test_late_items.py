@@ -466,3 +466,16 @@ def test_command_refuses_the_rollout_that_was_left(rollout: Run, store: Home) ->
     (error,) = objects(done.stderr)
     assert (done.returncode, error["code"]) == (ExitCode.REFUSED, "not_current_rollout")
     assert error["current_path"] == new
+
+
+def test_check_of_the_rollout_that_was_left_names_no_repair(rollout: Run, store: Home) -> None:
+    """What it would name is refused; it says where the thread goes on instead."""
+    old = write_thread(store, THREAD, turns(1))
+    new = move_on(old, store, HOLDER)
+    with old.open("ab") as file:
+        file.write(b'{"torn')
+    done = rollout("check", old, "--json")
+    found = [each for each in objects(done.stdout) if each["kind"] == "finding"]
+    assert [each["fix"] for each in found] == [None] * len(found)
+    assert {"torn_tail", "not_current_rollout"} <= {each["check"] for each in found}
+    assert str(new) in next(each["message"] for each in found if each["check"] == "not_current_rollout")

@@ -23,6 +23,7 @@ from thread_store.fork import make_fork
 from thread_store.fork_point import ForkPoint
 from thread_store.home import Home
 from thread_store.lineage import Lineage
+from thread_store.model_context import load_model_context
 from thread_store.revert import Revert, make_revert, next_rollout_id, turns_to_drop
 
 A, B, C = (uuid(number) for number in (0xA, 0xB, 0xC))
@@ -224,6 +225,38 @@ def test_turns_to_drop_are_those_in_which_somebody_typed(home: Home) -> None:
     lineage = Lineage.resolve(path, home)
     assert turns_to_drop(lineage, ForkPoint.turn(0)) == 1
     assert len(meta(A, None)) == lineage.start.offset
+
+
+def test_message_typed_in_the_midst_of_a_turn_counts_too(home: Home) -> None:
+    """The model's context loses messages, not turns: what was to go goes whole, and nothing else."""
+    script = Script(None)
+    script.turn(1)
+    script.start("t2")
+    script.user("two")
+    script.response("assistant", "working")
+    script.user("and that too")
+    script.complete("t2")
+    path = write_thread(home, A, script.bytes, ordinal=None)
+    lineage = Lineage.resolve(path, home)
+    assert [turns_to_drop(lineage, ForkPoint.turn(n)) for n in range(3)] == [3, 2, 0]
+    append(path, _rolled_back(turns_to_drop(lineage, ForkPoint.turn(1))))
+    context = load_model_context(path, home)
+    assert [item.text for item in context.items if item.role == "user"] == ["question 1"]
+    assert turns_to_drop(Lineage.resolve(path, home), ForkPoint.turn(0)) == 1
+
+
+def test_rollback_of_one_of_two_messages_leaves_the_turn(home: Home) -> None:
+    """The other one is still to be dropped."""
+    script = Script(None)
+    script.turn(1)
+    script.start("t2")
+    script.user("two")
+    script.response("assistant", "working")
+    script.user("and that too")
+    script.complete("t2")
+    path = write_thread(home, A, script.bytes + _rolled_back(1), ordinal=None)
+    lineage = Lineage.resolve(path, home)
+    assert [turns_to_drop(lineage, ForkPoint.turn(n)) for n in range(3)] == [2, 1, 0]
 
 
 def _rolled_back(count: int) -> bytes:

@@ -15,7 +15,7 @@ With pytest, a test a check:
 
 from __future__ import annotations
 
-from thread_store.testing import agents, forks, one_writer, recording, whole_store
+from thread_store.testing import agents, forks, one_writer, recording, resuming, whole_store
 from thread_store.testing.check import Check, ConformanceError, MakeStore
 
 __all__ = ["CHECKS", "Check", "ConformanceError", "MakeStore", "run_checks"]
@@ -25,6 +25,7 @@ CHECKS: list[Check] = [
     *one_writer.CHECKS,
     *forks.CHECKS,
     *agents.CHECKS,
+    *resuming.CHECKS,
     *whole_store.CHECKS,
 ]
 """All of them."""

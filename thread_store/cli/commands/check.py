@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from msgspec import structs
 
 from protocol.errors import RolloutError
 from rollout.check import CheckReport, Finding, Severity, check_rollout
@@ -15,6 +16,8 @@ from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
+from thread_store.errors import NotCurrentRollout
+from thread_store.late_items import find_replayable
 
 __all__ = ["command"]
 
@@ -63,7 +66,19 @@ def _check(terminal: Terminal, source: str) -> CheckReport:
     if source != STDIN:
         for finding in check_base(source, home_of(terminal, source)):
             report.add(finding)
+        _leave_out_refused_fixes(report, source)
     return report
+
+
+def _leave_out_refused_fixes(report: CheckReport, source: str) -> None:
+    """A rollout that was left to a writer that hung is not mended: its thread goes on elsewhere."""
+    if not any(finding.fix for finding in report.findings):
+        return
+    try:
+        find_replayable(source)
+    except NotCurrentRollout as error:
+        report.findings = [structs.replace(finding, fix=None) for finding in report.findings]
+        report.add(Finding(code=error.code, severity=Severity.NOTE, message=str(error)))
 
 
 def _print_report(terminal: Terminal, report: CheckReport) -> None:
