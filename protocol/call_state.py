@@ -53,6 +53,8 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     approval_id: str | None
     own: str | None
     """The state of its last `x_call`; None: there is none."""
+    replaced: bool
+    """Whether a later attempt with the same key took its place."""
     verdict: ToolVerdict
     reason: str
     """Why, for people."""
@@ -72,6 +74,11 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     def result_known(self) -> bool:
         """Whether it is known how it ended."""
         return self.verdict in KNOWN_VERDICTS
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its end is not known, and no later attempt took its place."""
+        return not self.result_known and not self.replaced
 
     @property
     def output_missing(self) -> bool:

@@ -7,7 +7,6 @@ one and nothing is run a third time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 from protocol.errors import CallNotResolvable
@@ -15,31 +14,30 @@ from protocol.own import CallItem
 from protocol.timestamps import now_ms
 from protocol.tool_calls import ToolCall
 from protocol.tool_verdicts import ToolVerdict
+from thread_store.resume_state import ResumeState
 
 __all__ = ["Outcome", "decision_item", "find_uncertain"]
 
 Outcome = Literal["happened", "not_happened", "retry"]
 
 
-def find_uncertain(
-    calls: Sequence[ToolCall], call_id: str, *, turn_id: str | None = None, thread_id: str | None = None
-) -> ToolCall:
+def find_uncertain(state: ResumeState, call_id: str, *, turn_id: str | None = None) -> ToolCall:
     """The call that a decision is meant for.
 
     Raises:
         CallNotResolvable: there is none of that id, it isn't uncertain, or several are.
     """
-    uncertain = [each for each in calls if each.verdict is ToolVerdict.UNCERTAIN]
-    named = [each for each in calls if each.call_id == call_id and turn_id in (None, each.turn_id)]
+    uncertain = [each for each in state.open_calls if each.verdict is ToolVerdict.UNCERTAIN]
+    named = [each for each in state.calls if each.call_id == call_id and turn_id in (None, each.turn_id)]
     meant = [each for each in named if each in uncertain]
-    if len(meant) == 1:
+    if len(meant) == 1 and state.can_name(meant[0]):
         return meant[0]
     reason, hint, candidates = _why_not(call_id, named, meant, uncertain)
     raise CallNotResolvable(
         call_id,
         reason,
         hint=hint,
-        thread_id=thread_id,
+        thread_id=state.thread_id,
         candidates=[(each.turn_id, each.call_id) for each in candidates],
     )
 
@@ -52,6 +50,9 @@ def _why_not(
     if len(meant) > 1:
         turns = ", ".join(str(each.turn_id) for each in meant)
         return f"several uncertain calls have that id, in the turns {turns}", "Name the turn too", meant
+    if meant:
+        reason = "it stands outside any turn, and a later open call has its id"
+        return reason, "End the turn that is open first", meant
     if named:
         return f"it is {named[-1].verdict}: {named[-1].reason}", hint, uncertain
     return "the thread has no such call", hint, uncertain

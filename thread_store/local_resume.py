@@ -143,7 +143,7 @@ def resolve_call(
         state = read_resume_state(path, threads.home)
         if not state.whole and all(each.call_id != call_id for each in state.open_calls):
             state = read_resume_state(path, threads.home, deep=True)
-        call = find_uncertain(state.calls, call_id, turn_id=turn_id, thread_id=wanted)
+        call = find_uncertain(state, call_id, turn_id=turn_id)
         decision.append(decision_item(call, outcome, by=by, note=note))
 
     opened = threads.find_writing(wanted)

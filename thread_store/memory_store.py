@@ -221,7 +221,7 @@ class MemoryThreadStore:
         writing = self._open.get(wanted)
         await _flush(writing)
         state = await (self._judge(wanted) if writing is None else self._look(wanted))
-        call = find_uncertain(state.calls, call_id, turn_id=turn_id, thread_id=wanted)
+        call = find_uncertain(state, call_id, turn_id=turn_id)
         decision = decision_item(call, outcome, by=by, note=note)
         if writing is not None:
             writing.core.pending.append(decision)

@@ -24,7 +24,7 @@ from thread_store.resume_state import ResumeState
 
 __all__ = ["recovery_items"]
 
-_SAID_ENOUGH = ("unknown", "aborted", "superseded")
+_SAID_ENOUGH = ("unknown", "aborted", "superseded", "resolved")
 """Last own states of uncertain calls that a recovery has nothing to add to."""
 
 
@@ -33,11 +33,14 @@ def recovery_items(state: ResumeState, *, epoch: int) -> list[RolloutItem]:
 
     `epoch`: that of the writer who takes it over.
     """
+    calls = [each for each in state.open_calls if _has_news(each)]
     items = [
-        *_calls(state, epoch),
+        *(_call_record(each, epoch) for each in calls if state.can_name(each)),
         *_outputs(state),
         *(_withdrawn(each) for each in state.pending_approvals),
         *(tracks.turn_aborted(state.turn_id) if state.turn_id is not None else ()),
+        # Only once that turn has ended a record without a turn means them.
+        *(_call_record(each, epoch) for each in calls if not state.can_name(each)),
     ]
     if not items and not _has_blocking_damage(state):
         return []
@@ -53,13 +56,14 @@ def _reason(state: ResumeState) -> str:
     return "resumed" + (f" in spite of {', '.join(allowed)}" if allowed else "")
 
 
-def _calls(state: ResumeState, epoch: int) -> Iterator[RolloutItem]:
-    for call in state.open_calls:
-        if call.verdict is ToolVerdict.PENDING:
-            if call.own == "intended":
-                yield _call_state(call, "declined", NOT_EXECUTED)
-        elif call.own not in _SAID_ENOUGH:
-            yield _call_state(call, "unknown", f"found open by the writer of epoch {epoch}: {call.reason}")
+def _has_news(call: ToolCall) -> bool:
+    return call.own == "intended" if call.verdict is ToolVerdict.PENDING else call.own not in _SAID_ENOUGH
+
+
+def _call_record(call: ToolCall, epoch: int) -> CallItem:
+    if call.verdict is ToolVerdict.PENDING:
+        return _call_state(call, "declined", NOT_EXECUTED)
+    return _call_state(call, "unknown", f"found open by the writer of epoch {epoch}: {call.reason}")
 
 
 def _call_state(call: ToolCall, state: str, error: str) -> CallItem:

@@ -112,7 +112,15 @@ class ResumeState(Struct, frozen=True, kw_only=True):
     @property
     def open_calls(self) -> list[ToolCall]:
         """The calls whose end is not known: pending and uncertain ones."""
-        return [each for each in self.calls if not each.result_known]
+        return [each for each in self.calls if each.is_open]
+
+    def can_name(self, call: ToolCall) -> bool:
+        """Whether a record with the id and the turn of an open call would mean that one. A call outside any
+        turn can't be named while a turn is open and a later call has its id."""
+        if call.turn_id is not None or self.turn_id is None:
+            return True
+        rivals = [each for each in self.open_calls if each.call_id == call.call_id]
+        return rivals[-1] is call and all(each.turn_id != self.turn_id for each in rivals)
 
     @property
     def pending_approvals(self) -> list[Approval]:

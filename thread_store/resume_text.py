@@ -67,8 +67,6 @@ def advice_on(call: ToolCall, thread_id: str) -> str:
         return (
             f"Running it twice does no harm: it may run again, as attempt {call.attempt + 1}{_with_key(call)}"
         )
-    if not call.blocks_resume:
-        return "Another attempt took its place"
     return (
         "Find out whether it happened, then: "
         f"rollout tools {thread_id} --resolve {call.call_id} happened|not_happened|retry"
