@@ -91,7 +91,7 @@ def _find_call(threads: LocalThreads, where: HomeThread, wanted: Wanted) -> Tool
     if not state.whole and all(each.call_id != call_id for each in state.open_calls):
         state = load_resume_state(threads, where.thread_id, deep=True)
         call_id = _whole_id(state, wanted.call_id)
-    return find_uncertain(state.calls, call_id, turn_id=wanted.turn_id, thread_id=where.thread_id)
+    return find_uncertain(state, call_id, turn_id=wanted.turn_id)
 
 
 def _whole_id(state: ResumeState, text: str) -> str:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rollout.thread_lock import find_writer
 from thread_store.cli.context_view import print_payload
+from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
@@ -172,7 +173,8 @@ def _emit(terminal: Terminal, found: _Found, *, memory: bool, history: bool) -> 
 def _print_request(terminal: Terminal, state: ResumeState, form: MessageForm, *, with_memory: bool) -> int:
     """Whoever reads this goes on from it, so it isn't given where something stands against that."""
     if state.refusals:
-        raise refuse(state.refusals, thread_id=state.thread_id, path=state.path)
+        report_error(terminal, refuse(state.refusals, thread_id=state.thread_id, path=state.path))
+        return exit_code_of(state.refusals)
     body = request_body(state, form, with_memory=with_memory)
     if terminal.json:
         fields = {"thread": state.thread_id, "format": form, "left_out": body.left_out}
@@ -181,4 +183,4 @@ def _print_request(terminal: Terminal, state: ResumeState, form: MessageForm, *,
         print_payload(terminal, body.json)
         for kind, count in body.left_out.items():
             terminal.note(f"left out: {count:,} x {kind}, which has no counterpart there")
-    return exit_code_of(())
+    return ExitCode.DONE
