@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
 import click
-from msgspec import structs
 
-from rollout.thread_lock import find_writer
 from thread_store.cli.context_view import print_payload
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.library_log import attach_log
-from thread_store.cli.named_thread import find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.resume_view import (
-    PassedOver,
     describe_refusal,
     exit_code_of,
     print_refusals,
     print_state,
     state_object,
 )
-from thread_store.cli.safe_text import safe_line, safe_text
+from thread_store.cli.resumed_thread import ResumedThread, find_last, find_resumed
+from thread_store.cli.safe_text import safe_text
 from thread_store.cli.terminal import Terminal
-from thread_store.home import Home
-from thread_store.local_resume import find_resumable, load_resume_state
-from thread_store.local_threads import LocalThreads
 from thread_store.request_body import MessageForm, request_body
-from thread_store.resume_refusals import REFUSAL_RULES, refuse, split_allowed
-from thread_store.resume_state import ResumeState, read_resume_state
-from thread_store.resume_surroundings import surrounding_refusals
+from thread_store.resume_refusals import REFUSAL_RULES, refuse
+from thread_store.resume_state import ResumeState
 
 __all__ = ["command"]
 
@@ -87,7 +77,7 @@ def command(
     _require_one_view(context, check=check, memory=memory, history=history, form=form)
     if (thread is None) is not last:
         raise click.UsageError("name a thread, or --last" if thread is None else "THREAD or --last, not both")
-    found = _find_last(terminal, deep=deep) if thread is None else _find(terminal, thread, deep=deep)
+    found = find_last(terminal, deep=deep) if thread is None else find_resumed(terminal, thread, deep=deep)
     found = found.allowing(allow)
     if form is not None:
         return _print_request(terminal, found.state, MessageForm(form), with_memory=memory)
@@ -111,41 +101,6 @@ def _require_one_view(
         raise click.UsageError(f"{' and '.join(named)} can't be had together", ctx=context)
 
 
-# Which thread
-
-
-class _Found(NamedTuple):
-    state: ResumeState
-    passed_over: PassedOver = ()
-
-    def allowing(self, allow: Iterable[str]) -> _Found:
-        """The same without the reasons that don't count."""
-        standing, waived = split_allowed(self.state.refusals, allow)
-        return self._replace(state=structs.replace(self.state, refusals=standing, waived=waived))
-
-
-def _find(terminal: Terminal, argument: str, *, deep: bool) -> _Found:
-    named = find_named(terminal, argument)
-    if named.target.selects:
-        raise click.UsageError(
-            "name a thread: it is resumed at its end. Earlier: rollout fork, rollout revert"
-        )
-    if named.thread is not None:
-        home, thread_id = require_thread(named)
-        return _Found(load_resume_state(LocalThreads(home), thread_id, deep=deep))
-    home = Home.resolve(terminal.home, terminal.environ)
-    state = read_resume_state(named.path, home, deep=deep)
-    return _Found(state.with_refusals(surrounding_refusals(state, writer=find_writer(named.path))))
-
-
-def _find_last(terminal: Terminal, *, deep: bool) -> _Found:
-    threads = LocalThreads(Home.resolve(terminal.home, terminal.environ))
-    found = find_resumable(threads)
-    for thread_id, writer in found.passed_over:
-        terminal.note(f"{thread_id} is passed over: it is being written by {safe_line(writer)}")
-    return _Found(load_resume_state(threads, found.thread_id, deep=deep), found.passed_over)
-
-
 # What is printed of it
 
 
@@ -159,7 +114,7 @@ def _print_part(terminal: Terminal, state: ResumeState, *, history: bool) -> Non
         terminal.warn(describe_refusal(each), code=each.reason)
 
 
-def _emit(terminal: Terminal, found: _Found, *, memory: bool, history: bool) -> None:
+def _emit(terminal: Terminal, found: ResumedThread, *, memory: bool, history: bool) -> None:
     state = found.state
     if history:
         for item in state.view().items:
