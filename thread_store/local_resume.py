@@ -7,27 +7,32 @@ storage when the call returns.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import structs
 
-from protocol.errors import WriterHolder
+from protocol.errors import ActiveWriter, NotARollout, RolloutUnreadable, ThreadNotFound, WriterHolder
 from protocol.ids import ThreadId
+from protocol.own import MemoryItem
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
-from rollout.paths import ARCHIVED_FOLDER
+from rollout.thread_lock import find_writer
 from thread_store.call_decision import Outcome, decision_item, find_uncertain
+from thread_store.home import StoredRollout
+from thread_store.lineage import Lineage
 from thread_store.local_threads import LocalThreads, read_meta
 from thread_store.locks.seen import LockState
 from thread_store.open_threads import discard, flush, wait_for
 from thread_store.recovery import recovery_items
 from thread_store.resumable import Resumable, is_candidate, nothing_resumable
 from thread_store.resume_refusals import refuse, split_allowed
-from thread_store.resume_state import ResumeState, read_resume_state
-from thread_store.resume_surroundings import archive_refusal, surrounding_refusals
+from thread_store.resume_state import ResumeState, look_back, read_resume_state, state_of_look
+from thread_store.resume_surroundings import place_refusals, surrounding_refusals
 from thread_store.thread import OpenThread
+from thread_store.thread_folding import snapshot_of
 
 __all__ = [
     "find_resumable",
@@ -35,6 +40,8 @@ __all__ = [
     "resolve_call",
     "resume_thread",
 ]
+
+_log = logging.getLogger("thread_store.resume")
 
 
 def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = False) -> ResumeState:
@@ -46,11 +53,13 @@ def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = Fal
     Raises:
         InvalidThreadId, ThreadNotFound: there is no such thread.
         NotARollout, RolloutUnreadable, RolloutReplaced: its rollout can't be read.
+        RolloutWriteError: it is open here, and what it has can't be written.
     """
     wanted = ThreadId.parse(thread_id)
     flush(threads.find_writing(wanted))
     state = read_resume_state(threads.home.find_thread(wanted), threads.home, deep=deep)
-    return state.with_refusals(surrounding_refusals(state, writer=_writers(threads).get(wanted)))
+    writer = _writers(threads).get(wanted) or find_writer(state.path)
+    return state.with_refusals(surrounding_refusals(state, writer=writer))
 
 
 def _writers(threads: LocalThreads) -> dict[str, WriterHolder]:
@@ -82,34 +91,67 @@ def resume_thread(
     """
     names = tuple(allow)
     split_allowed((), names)
-    judged: list[ResumeState] = []
-
-    def judge(path: Path) -> None:
-        state = read_resume_state(path, threads.home, deep=deep)
-        judged.append(state.with_refusals(surrounding_refusals(state)).allowing(names))
-
-    _refuse_archived(threads.home.find_thread(thread_id), thread_id)
+    judge = _Judge(threads, deep=deep, allow=names)
+    path = threads.home.find_thread(thread_id)
+    if refusals := [*place_refusals(path, thread_id)]:
+        raise refuse(refusals, thread_id=thread_id, path=os.fspath(path))
     opened = threads.open(thread_id, config=config, judge=judge)
     try:
-        return opened, _recover(threads, opened, judged[0], deep=deep)
+        judge.require_unchanged(opened)
+        return opened, _recover(opened, judge)
     except BaseException:
         discard(opened)
         raise
 
 
-def _refuse_archived(path: Path, thread_id: str) -> None:
-    if path.parent.name == ARCHIVED_FOLDER:
-        raise refuse([archive_refusal(thread_id)], thread_id=thread_id, path=os.fspath(path))
+class _Judge:
+    """Looks at a thread under its lock, before it is opened."""
+
+    state: ResumeState
+    memory: MemoryItem | None = None
+    """What a deep look found, where a shorter one doesn't find as much: recorded, it speaks for all of it."""
+
+    def __init__(self, threads: LocalThreads, *, deep: bool, allow: tuple[str, ...]) -> None:
+        self.home = threads.home
+        self.deep = deep
+        self._allow = allow
+        self._size = -1
+
+    def __call__(self, path: Path) -> None:
+        with Lineage.resolve(path, self.home) as lineage:
+            self._size = lineage.own.size
+            looked = look_back(lineage, deep=self.deep)
+            if self.deep and looked.folded.whole:
+                self.deep = False  # from now on
+                if not look_back(lineage).folded.whole:
+                    self.memory = snapshot_of(lineage, looked.folded)
+            state = state_of_look(lineage, looked)
+        self.state = state.with_refusals(surrounding_refusals(state)).allowing(self._allow)
+
+    def require_unchanged(self, opened: OpenThread) -> None:
+        """A recorder of that one file, which knows nothing of a home's locks, may have written meanwhile; now
+        that it is open here, none can."""
+        path = opened.core.path
+        try:
+            size = os.stat(path).st_size
+        except OSError as error:
+            raise RolloutUnreadable(path=path, cause=error, operation="look at") from error
+        if size != self._size:
+            raise ActiveWriter(path=path, thread_id=opened.core.thread_id)
 
 
-def _recover(threads: LocalThreads, opened: OpenThread, state: ResumeState, *, deep: bool) -> ResumeState:
+def _recover(opened: OpenThread, judge: _Judge) -> ResumeState:
     """Record what the recovery has to say, and look again."""
-    items = recovery_items(state, epoch=opened.core.epoch)
-    if not items:
+    state, core = judge.state, opened.core
+    items = recovery_items(state, epoch=core.epoch)
+    if judge.memory is not None:
+        core.pending.append_note(judge.memory)
+    if items:
+        core.pending.append(items)
+    if not items and judge.memory is None:
         return state
-    opened.core.pending.append(items)
     wait_for(opened, Goal.SYNC)
-    behind = read_resume_state(opened.core.path, threads.home, deep=deep)
+    behind = read_resume_state(core.path, judge.home, deep=judge.deep)
     return structs.replace(behind.allowing(each.reason for each in state.waived), waived=state.waived)
 
 
@@ -175,9 +217,18 @@ def find_resumable(threads: LocalThreads, *, cwd: str | os.PathLike[str] | None 
     writers = _writers(threads)
     passed_over: list[tuple[str, WriterHolder]] = []
     for thread_id, found in threads.home.current_rollouts(archived=False).items():
-        if not is_candidate(read_meta(found.path), cwd):
+        if not _is_candidate(found, cwd):
             continue
-        if thread_id not in writers:
+        writer = writers.get(thread_id) or find_writer(found.path)
+        if writer is None:
             return Resumable(str(thread_id), os.fspath(found.path), tuple(passed_over))
-        passed_over.append((str(thread_id), writers[thread_id]))
+        passed_over.append((str(thread_id), writer))
     raise nothing_resumable(threads.home.path, passed_over)
+
+
+def _is_candidate(found: StoredRollout, cwd: str | os.PathLike[str] | None) -> bool:
+    try:
+        return is_candidate(read_meta(found.path), cwd)
+    except (NotARollout, RolloutUnreadable, ThreadNotFound) as error:
+        _log.info("passed over: %s", error)
+        return False

@@ -161,14 +161,8 @@ class LocalThreadStore:
         allow: Iterable[str] = (),
         config: RecorderConfig | None = None,
     ) -> tuple[Thread, ResumeState]:
-        """Take a thread over from an agent that ended, and open it, with the state it goes on from.
-
-        What was open is recorded as what it is (a call of unknown outcome, a question without an answer, a
-        turn without an end), on stable storage on return; the state is that behind it.
-
-        Args:
-            deep: look at everything, where no `x_memory` speaks for what is older.
-            allow: reasons (`RefusalReason`) that don't count, each by its name.
+        """Take a thread over from an agent that ended, and open it, with the state it goes on from: as
+        `ThreadStore.resume_thread`.
 
         Raises:
             ResumeRefused: something stands against it; nothing was written, and nobody holds it.
@@ -209,13 +203,7 @@ class LocalThreadStore:
         note: str | None = None,
         turn_id: str | None = None,
     ) -> ResumeState:
-        """Record what was decided of an uncertain call, and return the state behind it. On stable storage on
-        return; cancelled, it may be recorded or not. Works too while the thread is open in this process.
-
-        Args:
-            outcome: `happened`, `not_happened`, or `retry`: a further attempt with the same key may run.
-            by: who decided.
-            turn_id: where several uncertain calls have that id.
+        """Record what was decided of an uncertain call, on stable storage: as `ThreadStore.resolve_call`.
 
         Raises:
             CallNotResolvable: there is no such call, it isn't uncertain, or several are.
@@ -231,11 +219,8 @@ class LocalThreadStore:
         )
 
     async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
-        """The newest thread that nobody writes, of any folder or of `cwd`, and the newer ones that were
-        passed over because somebody does. Sub-agents and archived threads are left out.
-
-        Raises:
-            ThreadNotFound: there is none.
+        """The newest thread that nobody writes, and the newer ones that were passed over: as
+        `ThreadStore.find_resumable`. Raises `ThreadNotFound` if there is none.
         """
         threads = self._require_open()
         return await self._run(lambda: local_resume.find_resumable(threads, cwd=cwd))

@@ -23,8 +23,8 @@ _DECIDED = {
     "retry": "outcome unknown; it was decided to try again",
 }
 _KNOWN = {
-    ToolVerdict.COMPLETED: "completed; its output was not recorded",
-    ToolVerdict.FAILED: "failed; its output was not recorded",
+    ToolVerdict.COMPLETED: "completed; its output is not at hand",
+    ToolVerdict.FAILED: "failed; its output is not at hand",
     ToolVerdict.DECLINED: "declined: not executed",
     ToolVerdict.PENDING: NOT_EXECUTED,
     ToolVerdict.UNCERTAIN: UNKNOWN_OUTCOME,

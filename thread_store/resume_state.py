@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, structs
@@ -41,7 +41,14 @@ from thread_store.thread_folding import FoldedThread, fold_lineage, take_record
 if TYPE_CHECKING:
     from thread_store.resume_host import ResumeHost
 
-__all__ = ["ResumeState", "build_resume_state", "read_resume_state"]
+__all__ = [
+    "LookedBack",
+    "ResumeState",
+    "build_resume_state",
+    "look_back",
+    "read_resume_state",
+    "state_of_look",
+]
 
 
 class ResumeState(Struct, frozen=True, kw_only=True):
@@ -209,14 +216,34 @@ def build_resume_state(
     lineage: Lineage, *, deep: bool = False, safety: ToolSafety = DEFAULT_TOOL_SAFETY
 ) -> ResumeState:
     """The state of a thread whose files are known; see `read_resume_state`."""
+    return state_of_look(lineage, look_back(lineage, deep=deep, safety=safety))
+
+
+class LookedBack(NamedTuple):
+    """What a state is made of. The fold is that of all whole lines."""
+
+    context: ModelContext
+    folded: FoldedThread
+
+
+def look_back(
+    lineage: Lineage, *, deep: bool = False, safety: ToolSafety = DEFAULT_TOOL_SAFETY
+) -> LookedBack:
+    """Read as far back as need be. Blocks."""
     context = build_model_context(lineage, deep=deep)
     folded = fold_lineage(
         lineage, context.memories, examined_from=context.examined_from, deep=deep, safety=safety
     )
+    return LookedBack(context, folded)
+
+
+def state_of_look(lineage: Lineage, looked: LookedBack) -> ResumeState:
+    """The state, once it was looked back. The fold goes on over an unfinished last line."""
+    folded = looked.folded
     _take_tail(lineage, folded)
     with lineage.open(lineage.end.segment) as file:
         meta = file.meta
-    state = _assemble(lineage, meta, context, folded)
+    state = _assemble(lineage, meta, looked.context, folded)
     before = None if folded.whole or folded.examined_from <= lineage.start else folded.examined_from.offset
     return state.with_refusals(
         bytes_refusals(

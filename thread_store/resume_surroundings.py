@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from protocol.errors import WriterHolder
 from rollout.paths import ARCHIVED_FOLDER
@@ -16,7 +15,10 @@ from thread_store.git_info import find_git_info
 from thread_store.resume_refusals import Refusal, RefusalReason
 from thread_store.resume_state import ResumeState
 
-__all__ = ["archive_refusal", "surrounding_refusals", "workspace_refusals", "writer_refusal"]
+__all__ = ["place_refusals", "surrounding_refusals", "workspace_refusals", "writer_refusal"]
+
+GIT_SECONDS_MAX = 10.0
+"""A git that is slower tells nothing, and that counts against the resume."""
 
 
 def surrounding_refusals(state: ResumeState, *, writer: WriterHolder | None = None) -> list[Refusal]:
@@ -25,14 +27,16 @@ def surrounding_refusals(state: ResumeState, *, writer: WriterHolder | None = No
     `writer`: who writes it now, if anybody does.
     """
     found = [] if writer is None else [writer_refusal(state, writer)]
-    if Path(state.path).parent.name == ARCHIVED_FOLDER:
-        found.append(archive_refusal(state.thread_id))
-    return [*found, *workspace_refusals(state)]
+    return [*found, *place_refusals(state.path, state.thread_id), *workspace_refusals(state)]
 
 
-def archive_refusal(thread_id: str | None) -> Refusal:
-    """It was put aside."""
-    return Refusal.make(RefusalReason.ARCHIVED, "it is archived", thread=thread_id)
+def place_refusals(path: str | os.PathLike[str], thread_id: str | None) -> Iterator[Refusal]:
+    """Where a rollout lies, and how: nothing can be appended to what was put aside."""
+    name = os.fspath(path)
+    if os.path.basename(os.path.dirname(name)) == ARCHIVED_FOLDER:
+        yield Refusal.make(RefusalReason.ARCHIVED, "it is archived", thread=thread_id)
+    if name.endswith(".zst"):
+        yield Refusal.make(RefusalReason.COMPRESSED, "it is compressed", thread=thread_id, path=name)
 
 
 def writer_refusal(state: ResumeState, writer: WriterHolder) -> Refusal:
@@ -58,7 +62,7 @@ def workspace_refusals(state: ResumeState) -> Iterator[Refusal]:
         message = f"there is no folder {cwd}" if cwd else "no workspace is recorded"
         yield Refusal.make(RefusalReason.WORKSPACE_MISSING, message, thread=thread, cwd=cwd)
     elif state.git is not None and state.git.commit_hash:
-        recorded, git = state.git.commit_hash, find_git_info(cwd)
+        recorded, git = state.git.commit_hash, find_git_info(cwd, seconds_max=GIT_SECONDS_MAX)
         found = None if git is None else git.commit_hash
         if found != recorded:
             now = f"is at {found}" if found else "has no commit that git tells of"

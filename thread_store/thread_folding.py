@@ -25,7 +25,7 @@ from rollout.record import RolloutRecord
 from thread_store.lineage import Lineage, LineageRecord, Place
 from thread_store.open_rollout import OpenRollout
 
-__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash", "take_record"]
+__all__ = ["MEMORY_REACH_RECORDS", "FoldedThread", "fold_lineage", "line_hash", "snapshot_of", "take_record"]
 
 MEMORY_REACH_RECORDS = 1_500
 """How many records are read, if need be, to find an `x_memory`: one follows each thousand."""
@@ -112,6 +112,15 @@ def take_record(fold: ThreadFold, record: RolloutRecord) -> None:
 
 
 # Snapshots
+
+
+def snapshot_of(lineage: Lineage, folded: FoldedThread) -> MemoryItem:
+    """The `x_memory` that speaks for all whole lines of a thread, which were folded."""
+    end = lineage.end
+    item = folded.fold.snapshot(end.offset)
+    with lineage.open(end.segment) as file:
+        item.last_line = line_hash(file.last_line(end.offset))
+    return item
 
 
 def _find_memories(lineage: Lineage) -> Iterator[LineageRecord]:
