@@ -193,10 +193,8 @@ def test_what_has_no_counterpart_is_counted() -> None:
 def test_words_of_another_agent_are_the_users_with_a_name() -> None:
     """So that the model knows who spoke."""
     text = [{"type": "input_text", "text": "done"}]
-    found = conversation(
-        {"type": "agent_message", "author": "/root/a", "recipient": "/root", "content": text}
-    )
-    assert found.steps == [Said("user", (Text("[/root/a]"), Text("done")))]
+    found = conversation({"type": "agent_message", "author": "/helper", "recipient": "/", "content": text})
+    assert found.steps == [Said("user", (Text("[/helper]"), Text("done")))]
 
 
 # What the APIs ask for

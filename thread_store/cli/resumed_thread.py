@@ -52,10 +52,10 @@ def find_resumed(terminal: Terminal, argument: str, *, deep: bool) -> ResumedThr
     if named.target.selects:
         raise click.UsageError("a thread is resumed at its end; to go on from an earlier item, fork it")
     if named.thread is None:
-        home, writer = Home.resolve(terminal.home, terminal.environ), find_writer(named.path)
+        home, holder = Home.resolve(terminal.home, terminal.environ), None
     else:
-        home, writer = named.thread.home, _holder(require_thread(named))
-    return ResumedThread(_look(named.path, home, writer, deep=deep))
+        home, holder = named.thread.home, _holder(require_thread(named))
+    return ResumedThread(_look(named.path, home, holder or find_writer(named.path), deep=deep))
 
 
 def _holder(thread: HomeThread) -> WriterHolder | None:
