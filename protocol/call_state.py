@@ -88,6 +88,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 
 _RUNS = ("intended", "started")
 _NO_RUN = ("intended", "declined", "failed")
+_NOT_BEGUN = (ToolVerdict.PENDING, ToolVerdict.DECLINED)
 _GIVING_WAY = ("resolved", "superseded")
 _OWN_ENDS = ("completed", "failed", "declined")
 _SEEN_ENDS = (Seen.COMPLETED, Seen.FAILED, Seen.DECLINED, Seen.ABORTED)
@@ -154,11 +155,11 @@ class CallState(Struct, omit_defaults=True, kw_only=True):
 
     def gives_way_to(self, later: CallState) -> bool:
         """Whether that attempt takes the place of this one: somebody decided on it, or this one is
-        superseded and that one has begun. One that is pending takes no doubt away."""
+        superseded and that one has begun. One that is pending or was declined takes no doubt away."""
         if later.key != self.key or later.attempt <= self.attempt or self.own not in _GIVING_WAY:
             return False
         decided = self.decision is not None and self.decision.outcome == "retry"
-        return decided or (self.own == "superseded" and later.rule.verdict is not ToolVerdict.PENDING)
+        return decided or (self.own == "superseded" and later.rule.verdict not in _NOT_BEGUN)
 
     def view(self, registered: Effect) -> ToolCall:
         """The call with its verdict; `registered` is the effect if no record declared one."""

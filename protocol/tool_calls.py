@@ -44,6 +44,7 @@ class _State(Struct, omit_defaults=True):
     epoch: int | None = None
 
 
+_UNANSWERED = frozenset({"expired", "withdrawn"})
 _OF_DAMAGE = frozenset({"x_writer", "x_gap", "x_erased"})
 _TURN_BEGINS = frozenset({"task_started", "turn_started"})
 _TURN_ENDS = frozenset({"task_complete", "turn_complete", "turn_aborted"})
@@ -242,7 +243,8 @@ class ToolCallFold:
         if call is None or state is None:
             return None
         before = call.rule.verdict
-        call.approval = state
+        if state not in _UNANSWERED:  # another question may have been declined
+            call.approval = state
         call.approval_id = text_of(payload.get("approval_id")) or call.approval_id
         return self._settle(call, before, line, offset)
 

@@ -13,7 +13,7 @@ from protocol.tool_verdicts import ToolVerdict
 from thread_store.model_item import ModelItem
 from thread_store.model_view import UNKNOWN_OUTCOME, pair_calls
 
-__all__ = ["NOT_EXECUTED", "dangling_calls", "missing_outputs", "newest_by_id", "output_text"]
+__all__ = ["NOT_EXECUTED", "call_by_id", "dangling_calls", "missing_outputs", "output_text"]
 
 NOT_EXECUTED = "not executed: the process ended before this call began"
 
@@ -53,7 +53,7 @@ def dangling_calls(items: Sequence[ModelItem]) -> list[ModelItem]:
 
 def missing_outputs(items: Sequence[ModelItem], calls: Iterable[ToolCall]) -> Mapping[str, str]:
     """By call id, what to say of the calls in a context that have no result."""
-    known = newest_by_id(calls)
+    known = call_by_id(calls)
     return {
         each.call_id: output_text(known.get(each.call_id))
         for each in dangling_calls(items)
@@ -61,9 +61,16 @@ def missing_outputs(items: Sequence[ModelItem], calls: Iterable[ToolCall]) -> Ma
     }
 
 
-def newest_by_id(calls: Iterable[ToolCall]) -> dict[str, ToolCall]:
-    """Of several calls with one id the one that is open counts, else the newest."""
+def call_by_id(calls: Iterable[ToolCall]) -> dict[str, ToolCall]:
+    """Of several calls with one id the least certain counts, else the newest: an output names no turn, and
+    one that tells an end must not be taken for that of another call."""
     known: dict[str, ToolCall] = {}
     for call in calls:  # those whose end is known come first
-        known[call.call_id] = call
+        before = known.get(call.call_id)
+        if before is None or not _is_uncertain(before):
+            known[call.call_id] = call
     return known
+
+
+def _is_uncertain(call: ToolCall) -> bool:
+    return call.is_open and call.verdict is ToolVerdict.UNCERTAIN

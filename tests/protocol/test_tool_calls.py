@@ -429,6 +429,24 @@ def test_approval_that_was_declined_is_the_end_of_a_call_that_had_not_begun() ->
     assert the_call(request(), declined).verdict is UNCERTAIN
 
 
+@pytest.mark.parametrize("state", ["withdrawn", "expired"])
+def test_question_without_an_answer_takes_no_answer_back(state: str) -> None:
+    """A call may be asked about twice."""
+    declined = line("x_approval", {"approval_id": "a1", "call_id": "c1", "state": "declined"})
+    unanswered = line("x_approval", {"approval_id": "a2", "call_id": "c1", "state": state})
+    assert the_call(own("intended"), declined, unanswered).verdict is DECLINED
+    assert the_call(own("intended"), unanswered).verdict is PENDING
+
+
+@pytest.mark.guarantee("G8")
+@pytest.mark.parametrize(("state", "open_calls"), [("intended", 2), ("declined", 1), ("started", 1)])
+def test_attempt_that_never_began_replaces_none(state: str, open_calls: int) -> None:
+    """The one that is superseded stays in doubt until a later one has begun."""
+    fold = folded([own("superseded", "c1", key="k"), own(state, "c2", key="k", attempt=2)])
+    assert len(fold.open_calls()) == open_calls
+    assert any(each.call_id == "c1" for each in fold.open_calls()) is (state != "started")
+
+
 def test_output_without_its_call_is_no_call() -> None:
     """An orphan says nothing."""
     assert folded([output("zz")]).calls() == []

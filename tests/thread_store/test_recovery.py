@@ -172,6 +172,22 @@ def test_call_outside_any_turn_is_told_when_no_other_is_meant(home: Home) -> Non
 
 
 @pytest.mark.guarantee("G8")
+def test_output_that_tells_an_end_is_not_given_where_another_call_has_the_id(home: Home) -> None:
+    """An output names no turn: the call that may have run would count as ended by it."""
+    script = Script()
+    script.start("t0")
+    request(script, "c1")
+    script.complete("t0")
+    script.start(TURN)
+    request(script, "c1")
+    own_call(script, "c1", "intended", effect="unsafe")
+    path = write(script, home)
+    after = recover(path, home)
+    assert [(each.turn_id, each.verdict) for each in after.open_calls] == [("t0", ToolVerdict.UNCERTAIN)]
+    assert bytes(after.items[-1].payload).count(b"outcome unknown") == 1
+
+
+@pytest.mark.guarantee("G8")
 @pytest.mark.case("B74")
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
