@@ -256,6 +256,25 @@ def test_closed_pipe_ends_quietly(home: Path, write: Write, tmp_path: Path, opti
     assert (running.wait(120), complaints) == (ExitCode.CLOSED_PIPE, b"")
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_full_disk_behind_stdout_is_an_error(
+    home: Path, write: Write, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """What could not be printed is not passed over: exit code 8 and one line."""
+    path = write(*talk("one"))
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*COMMAND, "context", str(path), *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=tmp_path,
+            env=environment(home),
+            timeout=120,
+        )
+    assert done.returncode == ExitCode.SYSTEM
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.case("B105")
 def test_terminal_gets_the_same_json_made_harmless(home: Path, write: Write, tmp_path: Path) -> None:
     """What turns the writing round or is a control character stands as an escape; parsed it is equal."""

@@ -151,6 +151,14 @@ def test_memory_is_the_block_that_the_model_reads(rollout: Run, home: Path, work
     assert found["memory"] == done.stdout.decode().rstrip()
 
 
+def test_nothing_to_remember_is_said(rollout: Run, home: Path, work: Path) -> None:
+    """On stderr: there is no block."""
+    write(home, work, Script())
+    done = rollout("resume", THREAD, "--memory")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr == b"rollout: there is nothing to remember yet\n"
+
+
 @pytest.mark.parametrize(
     ("form", "keys"), [("messages", ["input"]), ("openai", ["messages"]), ("anthropic", ["messages"])]
 )

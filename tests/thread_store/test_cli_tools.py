@@ -64,7 +64,8 @@ def test_each_call_has_a_verdict_the_open_ones_first(rollout: Run, thread: Path)
     assert "#2 " in lines["done"]
     assert "turn-one" in lines["done"]
     assert "unsafe (assumed)  completed  its result is recorded" in lines["done"]
-    assert "none" in lines["reads"]
+    assert "none " in lines["reads"]
+    assert lines["reads"].endswith("uncertain  it started and has no result; it may run again")
     assert "pending    it was recorded as not yet run" in lines["waits"]
     assert "uncertain  it started and has no result" in lines["sends"]
     assert "failed     it failed (no such file)" in lines["broken"]

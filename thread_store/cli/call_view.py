@@ -91,6 +91,8 @@ def _why(call: ToolCall) -> str:
         words.append(_decided(call.decision))
     elif call.error:
         words.append(f" ({safe_line(call.error)})")
+    if call.may_run_again and not call.result_known:
+        words.append("; it may run again")
     if call.attempt > 1:
         words.append(f" (attempt {call.attempt})")
     return "".join(words)

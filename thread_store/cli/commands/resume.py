@@ -108,8 +108,10 @@ def _print_part(terminal: Terminal, state: ResumeState, *, history: bool) -> Non
     if history:
         for item in state.view().items:
             print_payload(terminal, item.payload)
+    elif text := state.memory.render():
+        terminal.print(safe_text(text))
     else:
-        terminal.print(safe_text(state.memory.render()))
+        terminal.note("there is nothing to remember yet")
     for each in state.refusals:
         terminal.warn(describe_refusal(each), code=each.reason)
 
