@@ -51,7 +51,7 @@ def _why_not(
         turns = ", ".join(str(each.turn_id) for each in meant)
         return f"several uncertain calls have that id, in the turns {turns}", "Name the turn too", meant
     if meant:
-        reason = "it stands outside any turn, and a later open call has its id"
+        reason = "it stands outside any turn, and another call has its id"
         return reason, "End the turn that is open first", meant
     if named:
         return f"it is {named[-1].verdict}: {named[-1].reason}", hint, uncertain

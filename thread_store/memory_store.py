@@ -13,8 +13,12 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -37,12 +41,16 @@ from rollout.barrier import Barrier, Goal
 from rollout.config import RecorderConfig
 from rollout.core import begin_core, continue_core
 from rollout.service import Service
+from thread_store.borders import resolve_border
 from thread_store.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.errors import StoreClosed, ThreadsUnwritten
-from thread_store.fork import ForkMode
+from thread_store.fork import ForkMode, make_fork
 from thread_store.fork_point import ForkPoint
+from thread_store.fork_tree import fork_tree
 from thread_store.history import ThreadHistory, read_records
-from thread_store.memory_files import border_in, fork_in_files, state_of
+from thread_store.home import Home
+from thread_store.lineage import Lineage
+from thread_store.memory_resume import state_of
 from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
 from thread_store.recovery import recovery_items
@@ -286,7 +294,7 @@ class MemoryThreadStore:
         taken = self._contents if with_subagents else {source: self._content_of(source)}
         # Their writers go on meanwhile, and can't while somebody looks into their bytes.
         threads = {thread_id: bytes(content) for thread_id, content in taken.items()}
-        made = await asyncio.to_thread(fork_in_files, threads, source, child, at, with_subagents)
+        made = await asyncio.to_thread(_fork_in_files, threads, source, child, at, with_subagents)
         self._contents.update(made)
         return self._continue(child, self._contents[child], config)
 
@@ -306,7 +314,7 @@ class MemoryThreadStore:
         wanted, point = ThreadId.parse(thread_id), ForkPoint.before_turn(before_turn)
         self._require_free(wanted)
         content = self._content_of(wanted)
-        end = await asyncio.to_thread(border_in, wanted, bytes(content), point)
+        end = await asyncio.to_thread(_find_border, wanted, bytes(content), point)
         self._require_free(wanted)
         self._contents[wanted] = bytearray(content[:end])
         return self._continue(wanted, self._contents[wanted], config)
@@ -355,3 +363,40 @@ def _name(thread_id: ThreadId) -> str:
 def _keep_nowhere(path: str, thread_id: str, lines: list[bytes], offset_bytes: int, items: int) -> str | None:
     """The error carries the lines."""
     return None
+
+
+# In files
+
+
+@contextmanager
+def _files_of(threads: Mapping[ThreadId, bytes]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
+    """A home with these threads, for as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
+        home, created = Home(folder), datetime.now()
+        paths = {thread_id: home.new_rollout_path(thread_id, created=created) for thread_id in threads}
+        for thread_id, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(threads[thread_id])
+        yield home, paths
+
+
+def _fork_in_files(
+    threads: Mapping[ThreadId, bytes],
+    source: ThreadId,
+    child: ThreadId,
+    at: ForkPoint | None,
+    with_subagents: bool,
+) -> dict[ThreadId, bytearray]:
+    """The new threads."""
+    with _files_of(threads) as (home, paths):
+        if with_subagents:
+            made = fork_tree(source, home=home, thread_id=child, point=at)
+        else:
+            target = home.new_rollout_path(child)
+            made = [make_fork(paths[source], target, thread_id=child, home=home, point=at)]
+        return {ThreadId.parse(fork.thread_id): bytearray(Path(fork.path).read_bytes()) for fork in made}
+
+
+def _find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
+    with _files_of({thread_id: content}) as (home, paths):
+        return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset

@@ -122,12 +122,11 @@ class ResumeState(Struct, frozen=True, kw_only=True):
         return [each for each in self.calls if each.is_open]
 
     def can_name(self, call: ToolCall) -> bool:
-        """Whether a record with the id and the turn of an open call would mean that one. A call outside any
-        turn can't be named while a turn is open and a later call has its id."""
+        """Whether a record with the id and the turn of an open call would surely mean that one. It need not
+        for a call outside any turn, while a turn is open and another call has its id."""
         if call.turn_id is not None or self.turn_id is None:
             return True
-        rivals = [each for each in self.open_calls if each.call_id == call.call_id]
-        return rivals[-1] is call and all(each.turn_id != self.turn_id for each in rivals)
+        return all(each is call or each.call_id != call.call_id for each in self.calls)
 
     @property
     def pending_approvals(self) -> list[Approval]:

@@ -63,8 +63,10 @@ def test_call_outside_any_turn_is_not_taken_for_one_of_the_open_turn(home: Home)
         find_uncertain(state, "c1")
     assert find_uncertain(state, "c1", turn_id=TURN).turn_id == TURN
     own_call(script, "c1", "completed")
-    state = state_of(script, home)
-    assert find_uncertain(state, "c1").turn_id is None
+    with pytest.raises(CallNotResolvable, match="outside any turn"):
+        find_uncertain(state_of(script, home), "c1")
+    script.complete(TURN)
+    assert find_uncertain(state_of(script, home), "c1").turn_id is None
 
 
 def test_decision_says_who_what_and_of_which_attempt(home: Home) -> None:

@@ -367,6 +367,7 @@ async def test_deep_resume_of_a_child_without_its_parent_says_what_it_does_not_k
     monkeypatch.setattr(checkpoint_scan, "MEMORY_REACH_RECORDS", 5)
     gone = {"thread_id": uuid(1), "end_ordinal_exclusive": 9, "end_byte_offset": 999}
     script = Script(10)
+    script.turn(1)
     script.compacted("summary")
     for number in range(2, 6):
         script.turn(number)

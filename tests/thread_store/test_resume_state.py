@@ -382,6 +382,26 @@ def test_memory_that_does_not_fit_its_lines_is_no_memory(home: Home, monkeypatch
     assert reasons(state_of_file(path, home)) == ["unexamined_range"]
 
 
+def test_memory_in_a_rolled_back_turn_speaks_for_what_is_older(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The context can't begin there, but a fold goes by every line."""
+    monkeypatch.setattr(checkpoint_scan, "MEMORY_REACH_RECORDS", 5)
+    script = Script()
+    begin(script)
+    script.compacted("summary")
+    script.turn(2)
+    path = write(script, home)
+    append(path, memory_line(path, home))
+    begun = len(script.lines)
+    script.event("thread_rolled_back", num_turns=1)
+    script.turn(3)
+    append(path, *script.lines[begun:])
+    state = state_of_file(path, home)
+    assert (reasons(state), state.whole) == (["uncertain_call"], True)
+    assert texts(state) == ["question 3", "answer 3"]
+
+
 @pytest.mark.case("B55")
 def test_child_whose_parent_is_gone_still_loads_and_says_so(home: Home) -> None:
     """Its own part is there; going on with it must be allowed by name."""
