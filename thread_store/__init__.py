@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from protocol.session_memory import SessionMemory
     from protocol.tool_verdicts import ToolVerdict
     from thread_store.auto_compaction import Compaction
+    from thread_store.call_table import CallTable, list_calls
     from thread_store.errors import (
         AmbiguousThread,
         NotCurrentRollout,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
     from thread_store.memory_store import MemoryThreadStore
+    from thread_store.request_body import MessageForm, RequestBody, request_body
     from thread_store.resumable import Resumable
     from thread_store.resume_host import ResumeHost
     from thread_store.resume_refusals import Refusal, RefusalReason
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AmbiguousThread",
+    "CallTable",
     "Compaction",
     "EventStreams",
     "ForkPoint",
@@ -48,10 +51,12 @@ __all__ = [
     "LocalThreads",
     "LocksBusy",
     "MemoryThreadStore",
+    "MessageForm",
     "NotCurrentRollout",
     "NotInHome",
     "Refusal",
     "RefusalReason",
+    "RequestBody",
     "Resumable",
     "ResumeHost",
     "ResumeState",
@@ -68,11 +73,14 @@ __all__ = [
     "TranscriptEntry",
     "Turn",
     "build_tree",
+    "list_calls",
+    "request_body",
 ]
 
 _HOMES = {
-    "Compaction": "thread_store.auto_compaction",
     "AmbiguousThread": "thread_store.errors",
+    "CallTable": "thread_store.call_table",
+    "Compaction": "thread_store.auto_compaction",
     "EventStreams": "thread_store.streams",
     "ForkPoint": "thread_store.fork_point",
     "Home": "thread_store.home",
@@ -80,10 +88,12 @@ _HOMES = {
     "LocalThreads": "thread_store.local_threads",
     "LocksBusy": "thread_store.locks.errors",
     "MemoryThreadStore": "thread_store.memory_store",
+    "MessageForm": "thread_store.request_body",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
     "Refusal": "thread_store.resume_refusals",
     "RefusalReason": "thread_store.resume_refusals",
+    "RequestBody": "thread_store.request_body",
     "Resumable": "thread_store.resumable",
     "ResumeHost": "thread_store.resume_host",
     "ResumeState": "thread_store.resume_state",
@@ -100,6 +110,8 @@ _HOMES = {
     "TranscriptEntry": "thread_store.transcript",
     "Turn": "thread_store.turn",
     "build_tree": "thread_store.thread_tree",
+    "list_calls": "thread_store.call_table",
+    "request_body": "thread_store.request_body",
 }
 
 

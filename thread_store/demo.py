@@ -1,8 +1,10 @@
-"""The demo: an agent records itself, is killed without warning, and the file is held to what was promised.
+"""The demo: an agent records itself, is killed inside a tool, and the file is held to what was promised.
 
 Invariant: the verdict comes from comparing two lists, the digests that the agent reported after
 its syncs returned, and the digests of the records that the public reader finds in the file. The
-demo passes only if the first is the beginning of the second, each once and in order.
+demo passes only if the first is the beginning of the second, each once and in order; and if no side
+effect was repeated or forgotten (`thread_store.demo_resume`). The agent is killed when it says that it is
+inside its last tools, where it waits for that: how fast the machine is doesn't matter.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from protocol.errors import RolloutError
+from thread_store.demo_tools import Moment
+
+if TYPE_CHECKING:
+    from thread_store.demo_resume import ResumeReport
 
 __all__ = ["Comparison", "DemoFailed", "DemoReport", "compare", "found_digests", "run_demo"]
 
-_START_SECONDS = 30.0
-"""So long the agent may take to its first acknowledgement, on a slow machine."""
+_PATIENCE_SECONDS = 60.0
+"""So long beyond its time the agent may take to its last tools, on a slow machine."""
 
 _NOT_ITEMS = ("session_meta", "x_memory", "x_writer")
 """What a recorder writes of its own accord."""
@@ -65,15 +71,16 @@ class DemoReport:
     thread_id: str = ""
     agent_pid: int = 0
     killed_after_seconds: float = 0.0
-    interrupted: str = ""
-    """What the agent was doing when it was killed."""
+    inside: list[str] = field(default_factory=list)
+    """Ids of the calls that it was killed in."""
     acknowledged: list[str] = field(default_factory=list)
     synced_bytes: int = 0
     """Where the file ended, by the last acknowledgement."""
     file_bytes: int = 0
     torn_bytes: int = 0
     after_kill: Comparison | None = None
-    after_reopen: Comparison | None = None
+    resume: ResumeReport | None = None
+    after_resume: Comparison | None = None
     kept_files: list[str] = field(default_factory=list)
     fork_id: str = ""
     """A thread that goes on from the end of the first turn, or from before a call that never ended in it."""
@@ -82,10 +89,9 @@ class DemoReport:
 
     @property
     def holds(self) -> bool:
-        """Whether every promise was kept, before and after the file was opened again."""
-        return bool(
-            self.after_kill and self.after_kill.holds and self.after_reopen and self.after_reopen.holds
-        )
+        """Whether every promise was kept, before and after the thread was resumed."""
+        found = (self.after_kill, self.resume, self.after_resume)
+        return bool(self.acknowledged) and all(each is not None and each.holds for each in found)
 
 
 def compare(acknowledged: list[str], found: list[str]) -> Comparison:
@@ -118,40 +124,51 @@ def found_digests(path: str | os.PathLike[str]) -> tuple[list[str], int]:
 
 
 def run_demo(
-    home: str | os.PathLike[str], *, seconds: float, watch: Watcher = lambda event: None
+    home: str | os.PathLike[str],
+    *,
+    seconds: float,
+    moment: Moment | None = None,
+    watch: Watcher = lambda event: None,
 ) -> DemoReport:
-    """Run the agent in a process of its own, kill it within `seconds`, and compare.
+    """Let an agent work in a process of its own for up to `seconds`, kill it inside its tools, resume it.
 
-    `watch` is called with each message of the agent. The rollout stays in `home`.
+    `watch` is called with each message of the agent. `moment`: whether the tool with a side effect is
+    killed before it or after; by default nobody knows. The rollout stays in `home`.
 
     Raises:
-        DemoFailed: the agent did not get as far as an acknowledgement.
+        DemoFailed: the agent did not get into its last tools.
     """
     report = DemoReport(home=os.fspath(home))
+    work_seconds = random.uniform(0.4, 1.0) * seconds
+    moment = moment or random.choice(list(Moment))
     # What the agent says goes to a file: nobody reads a pipe while it is being killed.
     with tempfile.TemporaryFile() as complaints:
-        command = [sys.executable, "-P", "-m", "thread_store.demo_agent", report.home]
-        agent = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=complaints,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": _import_path()},
-        )
+        agent = _start_agent(report.home, work_seconds, moment, complaints)
         try:
             report.agent_pid = agent.pid
-            _watch_until_killed(agent, report, seconds, watch)
+            _watch_until_killed(agent, report, work_seconds + _PATIENCE_SECONDS, watch)
         finally:
             _end(agent)
-        if not report.acknowledged:
+        if not report.inside:
             complaints.seek(0)
             said = complaints.read().decode("utf-8", "replace").strip().splitlines()
-            raise DemoFailed(f"the agent acknowledged nothing: {said[-1] if said else 'it said nothing'}")
+            what = "never got into its last tools" if report.acknowledged else "acknowledged nothing"
+            raise DemoFailed(f"the agent {what}: {said[-1] if said else 'it said nothing'}")
     _look_at_file(report)
-    _open_again(report)
+    _resume(report)
     _fork(report)
     return report
+
+
+def _start_agent(home: str, seconds: float, moment: Moment, complaints: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "thread_store.demo_agent", home, str(seconds), moment],
+        stdin=subprocess.PIPE,  # its end tells the agent that nobody watches any more
+        stdout=subprocess.PIPE,
+        stderr=complaints,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": _import_path()},
+    )
 
 
 def _import_path() -> str:
@@ -163,18 +180,18 @@ def _import_path() -> str:
 def _watch_until_killed(
     agent: subprocess.Popen[bytes], report: DemoReport, seconds: float, watch: Watcher
 ) -> None:
+    """Read what it says until it is dead: killed inside its last tools, or after so many seconds."""
     assert agent.stdout is not None
     descriptor = agent.stdout.fileno()
-    begun = 0.0
-    deadline = time.monotonic() + _START_SECONDS
+    begun = time.monotonic()
     rest = b""
     alive = True
     while True:
-        left = deadline - time.monotonic()
-        if alive and left <= 0:
+        left = begun + seconds - time.monotonic()
+        if alive and (report.inside or left <= 0):
             agent.kill()  # SIGKILL: it can neither be caught nor prepared for
             alive = False
-            report.killed_after_seconds = time.monotonic() - begun if begun else 0.0
+            report.killed_after_seconds = time.monotonic() - begun
         readable, _, _ = select.select([descriptor], [], [], max(left, 0) if alive else None)
         if not readable:
             continue
@@ -186,17 +203,14 @@ def _watch_until_killed(
             message = json.loads(line)
             _note(report, message)
             watch(message)
-            if not begun and report.acknowledged:
-                begun = time.monotonic()
-                deadline = begun + random.uniform(0.4, 1.0) * seconds
 
 
 def _note(report: DemoReport, message: dict[str, Any]) -> None:
     match message["event"]:
         case "begun":
             report.path, report.thread_id = message["path"], message["thread_id"]
-        case "doing":
-            report.interrupted = f"{message['who']}: {message['text']}"
+        case "inside":
+            report.inside = message["calls"]
         case "synced":
             report.acknowledged += message["digests"]
             report.synced_bytes = message["offset_bytes"]
@@ -211,8 +225,9 @@ def _end(agent: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             pass  # it left no tools
     agent.wait()
-    if agent.stdout is not None:
-        agent.stdout.close()
+    for stream in (agent.stdin, agent.stdout):
+        if stream is not None:
+            stream.close()
 
 
 def _look_at_file(report: DemoReport) -> None:
@@ -221,17 +236,14 @@ def _look_at_file(report: DemoReport) -> None:
     report.after_kill = compare(report.acknowledged, digests)
 
 
-def _open_again(report: DemoReport) -> None:
-    """What the next run of an agent does: append. A torn tail is set aside first."""
-    from protocol import tracks
-    from rollout import blocking
+def _resume(report: DemoReport) -> None:
+    """What the next run of an agent does: look at what is open, and go on. A torn tail is set aside first."""
     from rollout.kept import find_kept
+    from thread_store.demo_resume import resume_demo
 
-    with blocking.open(report.path) as recorder:
-        recorder.record(tracks.user_message("(demo) the agent was killed; somebody opened the rollout again"))
-        recorder.sync()
+    report.resume = resume_demo(report.home, report.thread_id, report.path)
     digests, _ = found_digests(report.path)
-    report.after_reopen = compare(report.acknowledged, digests)
+    report.after_resume = compare(report.acknowledged, digests)
     report.kept_files = _paths(find_kept(report.path))
 
 
@@ -252,7 +264,7 @@ def _fork(report: DemoReport) -> None:
     try:
         fork = fork_at(ForkPoint.turn(1))
     except ForkPointInvalid as error:
-        fork = fork_at(error.nearest[0])  # killed in its first turn, in the middle of a tool call
+        fork = fork_at(error.nearest[0])  # in the middle of a tool call
     report.fork_id = fork.thread_id
     report.fork_ordinal = None if fork.border.end_ordinal is None else fork.border.end_ordinal - 1
 

@@ -1,10 +1,11 @@
-"""The agent of `rollout demo`: a child process that records itself until it is killed.
+"""The agent of `rollout demo`: a child process that records itself until it is killed inside a tool.
 
 Invariant: what it reports as synced is what a `sync()` that returned has covered, told by the
-SHA-256 of each record's payload, in the order of acceptance. It never ends by itself.
+SHA-256 of each record's payload, in the order of acceptance. It says that it is in its last tools only
+when both processes have said so, and then waits: whoever kills it now kills it inside them.
 
-Its tools are real processes, three at a time, each recording from a task of its own. It talks
-to its parent by JSON lines on standard output.
+Its tools are real processes, several at a time, each recording from a task of its own. It talks
+to its parent by JSON lines on standard output. If its parent goes, its standard input ends, and so does it.
 """
 
 from __future__ import annotations
@@ -13,30 +14,31 @@ import asyncio
 import hashlib
 import json
 import os
-import shutil
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
-from protocol import tracks
 from protocol.codec import encode_payload, kind_of
-from protocol.events import EventMsg
 from protocol.ids import ThreadId
-from protocol.items import RolloutItem
+from protocol.items import RolloutItem, bind
 from protocol.meta import SessionMeta
-from protocol.own import CallItem
-from protocol.response_items import ResponseItem
-from protocol.timestamps import now_ms
-from rollout.recorder import RolloutRecorder
+from rollout.barrier import Receipt
+from rollout.pending import Records
+from thread_store.demo_tools import INSIDE, Moment, Tool, letter, list_tool, send_tool, tools_of_round
 from thread_store.home import Home
+from thread_store.local_threads import LocalThreads
+from thread_store.thread import OpenThread, Thread
+from thread_store.turn import Turn
 
-__all__ = ["payload_digest", "work"]
+__all__ = ["WitnessedThread", "payload_digest", "work"]
 
 _QUESTIONS = (
     "Which files are here, and does the arithmetic of this machine still hold?",
     "Look again: did anything change?",
     "Once more, and print the cubes in full this time.",
 )
+_LAST_QUESTION = "Tell the others by letter, and see whether it is in the folder."
 
 
 def payload_digest(payload: bytes | bytearray) -> str:
@@ -44,96 +46,129 @@ def payload_digest(payload: bytes | bytearray) -> str:
     return hashlib.sha256(payload).hexdigest()
 
 
-def _tools(folder: str, round_no: int) -> list[tuple[str, list[str]]]:
-    """The command lines of one round; each round's differ, so that no two records are alike."""
-    listing = (
-        ["ls", "-l", folder]
-        if shutil.which("ls")
-        else [sys.executable, "-c", "import os; print(os.listdir())"]
-    )
-    summing = f"print(sum(number * number for number in range({200_000 + round_no})))"
-    cubes = f"for number in range({100 * (round_no % 9 + 1)}): print(number, 'cubed is', number**3)"
-    return [
-        ("list", listing),
-        ("sum", [sys.executable, "-c", summing]),
-        ("cubes", [sys.executable, "-c", cubes]),
-    ]
+class WitnessedThread(Thread):
+    """A thread that tells which of its records are acknowledged as soon as they are."""
+
+    def __init__(self, opened: OpenThread) -> None:
+        super().__init__(opened)
+        self._hand_over = self.record_nowait
+        self.record_nowait = self._record_witnessed  # type: ignore[method-assign]  # as the handle itself does
+        self.turn_id = ""
+        """Of the turn whose records are handed over."""
+        self._accepted: list[str] = []
+        self._reported = 0
+
+    def _record_witnessed(self, *items: Records) -> None:
+        """As `record_nowait`, and remembers what exactly was handed over."""
+        bound = [bind(each, self.thread_id, self.turn_id) for each in _listed(items)]
+        self._hand_over(bound)
+        for item in bound:
+            payload = bytearray()
+            encode_payload(item, payload, kind_of(item))
+            self._accepted.append(payload_digest(payload))
+
+    async def sync(self) -> Receipt:
+        """As `Thread.sync`, and tells what it covered."""
+        receipt = await super().sync()
+        if receipt.items > self._reported:
+            digests = self._accepted[self._reported : receipt.items]
+            self._reported = receipt.items
+            _tell(event="synced", items=receipt.items, offset_bytes=receipt.offset_bytes, digests=digests)
+        return receipt
+
+
+def _listed(items: Iterable[Records]) -> list[RolloutItem]:
+    return [item for each in items for item in ([each] if isinstance(each, RolloutItem) else each)]
 
 
 class _Agent:
     """One conversation with itself."""
 
-    def __init__(self, recorder: RolloutRecorder, folder: str) -> None:
-        self._recorder = recorder
+    def __init__(self, thread: WitnessedThread, folder: str, moment: Moment) -> None:
+        self._thread = thread
         self._folder = folder
-        self._turn_id = ""
-        self._accepted: list[str] = []
-        self._reported = 0
+        self._moment = moment
+        self._inside: list[str] = []
+        self._letters = 0
 
-    async def work(self) -> None:
-        """Turn after turn."""
+    async def work(self, until: float) -> None:
+        """Turn after turn until then (by the monotonic clock); the last one never ends."""
         round_no = 0
-        while True:
-            self._turn_id = str(ThreadId.new())
-            question = f"{_QUESTIONS[round_no % len(_QUESTIONS)]} (question {round_no + 1})"
-            self._record(EventMsg.task_started(self._turn_id))
-            self._record(tracks.user_message(question))
-            await self._acknowledge("user", question)
-            async with asyncio.TaskGroup() as group:
-                for name, words in _tools(self._folder, round_no):
-                    group.create_task(self._use_tool(f"call-{round_no}-{name}", name, words))
-            answer = f"Round {round_no + 1} is done: three tools ran, and what they said is above."
-            self._record(tracks.agent_message(answer))
-            self._record(EventMsg.task_complete(self._turn_id, last_agent_message=answer))
-            await self._acknowledge("assistant", answer)
+        while time.monotonic() < until:
+            await self._round(round_no)
             round_no += 1
+        await self._last_round(round_no)
 
-    async def _use_tool(self, call_id: str, name: str, words: list[str]) -> None:
-        self._record(ResponseItem.function_call(name=name, arguments={"command": words}, call_id=call_id))
-        self._record(self._call_state(call_id, "started", name))
-        await self._acknowledge("tool", f"{name}: {' '.join(words)}")
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        state = "failed" if process.returncode else "completed"
-        self._record(self._call_state(call_id, state, name))
-        text = f"exit code {process.returncode}\n{output.decode('utf-8', 'replace')}"
-        self._record(ResponseItem.function_call_output(call_id=call_id, output=text))
-        await self._acknowledge("result", f"{name}: exit code {process.returncode}, {len(output):,} bytes")
+    def _turn(self) -> Turn:
+        self._thread.turn_id = str(ThreadId.new())
+        return self._thread.turn(turn_id=self._thread.turn_id)
 
-    def _call_state(self, call_id: str, state: str, name: str) -> RolloutItem:
-        return CallItem(
-            call_id=call_id,
-            turn_id=self._turn_id,
-            state=state,
-            kind="shell",
-            name=name,
-            effect="none",
-            at_ms=now_ms(),
-        )
+    async def _round(self, round_no: int) -> None:
+        async with self._turn() as turn:
+            await self._ask(turn, f"{_QUESTIONS[round_no % len(_QUESTIONS)]} (question {round_no + 1})")
+            call_id = f"call-{round_no}-send"
+            send = send_tool(self._folder, letter(self._thread.thread_id, call_id))
+            async with asyncio.TaskGroup() as group:
+                for tool in tools_of_round(self._folder, round_no):
+                    group.create_task(self._use(turn, tool, f"call-{round_no}-{tool.name}"))
+                group.create_task(self._use(turn, send, call_id))
+            answer = f"Round {round_no + 1} is done: four tools ran, and what they said is above."
+            _tell(event="doing", who="assistant", text=answer)
+            turn.agent_message(answer)
+        await self._thread.sync()
 
-    def _record(self, items: RolloutItem | Iterable[RolloutItem]) -> None:
-        """Hand items to the recorder, and remember what exactly was handed over."""
-        listed = [items] if isinstance(items, RolloutItem) else list(items)
-        bound = [each.bound(self._recorder.thread_id, self._turn_id) for each in listed]
-        for item in bound:
-            payload = bytearray()
-            encode_payload(item, payload, kind_of(item))
-            self._accepted.append(payload_digest(payload))
-        self._recorder.record_nowait(bound)
+    async def _last_round(self, round_no: int) -> None:
+        """Two tools at a time that don't end: one that may run again, and one that must not."""
+        async with self._turn() as turn:
+            await self._ask(turn, _LAST_QUESTION)
+            call_id = f"call-{round_no}-send"
+            text = letter(self._thread.thread_id, call_id)
+            async with asyncio.TaskGroup() as group:
+                for tool, each in (
+                    (list_tool(self._folder, Moment.BEFORE), f"call-{round_no}-list"),
+                    (send_tool(self._folder, text, self._moment), call_id),
+                ):
+                    group.create_task(self._use(turn, tool, each, waits=True))
 
-    async def _acknowledge(self, who: str, text: str) -> None:
-        """Wait until it is on stable storage; only then say so."""
-        _tell(event="doing", who=who, text=text)
-        receipt = await self._recorder.sync()
-        if receipt.items > self._reported:
-            digests = self._accepted[self._reported : receipt.items]
-            self._reported = receipt.items
-            _tell(event="synced", items=receipt.items, offset_bytes=receipt.offset_bytes, digests=digests)
+    async def _ask(self, turn: Turn, question: str) -> None:
+        _tell(event="doing", who="user", text=question)
+        turn.user_message(question)
+        await self._thread.sync()
+
+    async def _use(self, turn: Turn, tool: Tool, call_id: str, *, waits: bool = False) -> None:
+        _tell(event="doing", who="tool", text=f"{tool.name} ({tool.effect}): {_shown(tool)}")
+        arguments = {"command": tool.words}
+        async with turn.tool_call(
+            tool.name, arguments, effect=tool.effect, call_id=call_id, kind="shell", key=call_id
+        ) as call:
+            process = await asyncio.create_subprocess_exec(
+                *tool.words,
+                stdin=None if waits else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            if waits and process.stdout is not None and await process.stdout.readline() == INSIDE:
+                self._tell_inside(turn, call_id)
+            output, _ = await process.communicate()
+            text = f"exit code {process.returncode}\n{output.decode('utf-8', 'replace')}"
+            if process.returncode:
+                call.failed(f"exit code {process.returncode}", text)
+            else:
+                call.completed(text)
+        said = f"{tool.name}: exit code {process.returncode}, {len(output):,} bytes"
+        _tell(event="doing", who="result", text=said)
+
+    def _tell_inside(self, turn: Turn, call_id: str) -> None:
+        self._inside.append(call_id)
+        if len(self._inside) == 2:
+            # Nobody was told that this is safe: it may be in the file or not.
+            turn.agent_reasoning("Both tools run. I wait for them.")
+            _tell(event="inside", calls=sorted(self._inside))
+
+
+def _shown(tool: Tool) -> str:
+    """The command line without the script of the tool."""
+    return " ".join(os.path.basename(word) for word in tool.words[3:] or tool.words[2:])
 
 
 def _tell(**message: Any) -> None:
@@ -143,15 +178,14 @@ def _tell(**message: Any) -> None:
         data = data[os.write(sys.stdout.fileno(), data) :]
 
 
-async def work(folder: str) -> None:
-    """Record a new thread into the home `folder`, for ever."""
-    home = Home(folder)
-    thread_id = ThreadId.new()
-    path = home.new_rollout_path(thread_id)
-    async with RolloutRecorder.create(path, SessionMeta(id=thread_id, cwd=folder)) as recorder:
-        _tell(event="begun", path=os.fspath(path), thread_id=thread_id)
-        await _Agent(recorder, folder).work()
+async def work(folder: str, seconds: float, moment: Moment) -> None:
+    """Record a new thread into the home `folder`: for `seconds`, and then inside two tools for ever."""
+    with LocalThreads(Home(folder)) as threads:
+        opened = threads.create(SessionMeta(cwd=folder), git_seconds=0)
+        async with WitnessedThread(opened) as thread:
+            _tell(event="begun", path=thread.path, thread_id=thread.thread_id)
+            await _Agent(thread, folder, moment).work(time.monotonic() + seconds)
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1]))
+    asyncio.run(work(sys.argv[1], float(sys.argv[2]), Moment(sys.argv[3])))

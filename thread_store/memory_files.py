@@ -14,16 +14,19 @@ from pathlib import Path
 
 from protocol.errors import ThreadNotFound
 from protocol.ids import ThreadId
+from protocol.tool_safety import ToolSafety
 from thread_store.borders import resolve_border
 from thread_store.fork import make_fork
 from thread_store.fork_point import ForkPoint
 from thread_store.fork_tree import fork_tree
 from thread_store.home import Home
 from thread_store.lineage import Lineage
+from thread_store.resume_state import ResumeState, read_resume_state
+from thread_store.resume_surroundings import surrounding_refusals
 from thread_store.thread_folding import fold_lineage
 from thread_store.thread_reading import ReadContext, read_context
 
-__all__ = ["MemoryReading", "find_border", "fork_in_files"]
+__all__ = ["MemoryReading", "find_border", "fork_in_files", "read_state"]
 
 
 @contextmanager
@@ -83,6 +86,17 @@ def fork_in_files(
             target = home.new_rollout_path(child)
             made = [make_fork(paths[source], target, thread_id=child, home=home, point=at)]
         return {ThreadId.parse(fork.thread_id): bytearray(Path(fork.path).read_bytes()) for fork in made}
+
+
+def read_state(thread_id: ThreadId, content: bytes, *, deep: bool, safety: ToolSafety) -> ResumeState:
+    """The resume state of a thread, its workspace looked at. Its path is none that stays.
+
+    Raises:
+        NotARollout: it isn't begun.
+    """
+    with _files_of({thread_id: content}) as (home, paths):
+        state = read_resume_state(paths[thread_id], home, deep=deep, safety=safety)
+    return state.with_refusals(surrounding_refusals(state))
 
 
 def find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:

@@ -43,8 +43,7 @@ from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.fork import ForkMode
 from thread_store.fork_point import ForkPoint
 from thread_store.history import ThreadHistory, read_records
-from thread_store.memory_files import MemoryReading, find_border, fork_in_files
-from thread_store.memory_resume import state_of
+from thread_store.memory_files import MemoryReading, find_border, fork_in_files, read_state
 from thread_store.memory_sink import MemorySink
 from thread_store.open_threads import close_all
 from thread_store.recovery import recovery_items
@@ -197,7 +196,7 @@ class MemoryThreadStore:
 
     async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
         content, safety = bytes(self._content_of(thread_id)), self._tool_safety
-        state = await asyncio.to_thread(lambda: state_of(thread_id, content, deep=deep, safety=safety))
+        state = await asyncio.to_thread(lambda: read_state(thread_id, content, deep=deep, safety=safety))
         return structs.replace(state, path=_name(thread_id))
 
     async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:

@@ -98,6 +98,9 @@ def test_version_is_printed(rollout: Run) -> None:
         (("tree",), {"msgspec"}),
         (("who",), {"msgspec"}),
         (("fork", THREAD), {"msgspec"}),
+        (("context", THREAD), {"msgspec"}),
+        (("tools", THREAD), {"msgspec"}),
+        (("resume", THREAD), {"msgspec"}),
     ],
 )
 def test_command_loads_nothing_that_it_does_not_need(

@@ -17,12 +17,15 @@ __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
     "check": "Look for damage in rollouts; silent when they are good.",
+    "context": "Print exactly what the model would see, one item a line.",
     "demo": "Watch an agent being killed and lose nothing it was promised.",
     "fork": "Begin a new thread with the history of another one.",
     "record": "Record items from stdin or a file into a rollout.",
     "repair": "Heal a damaged rollout; without -y only say what would be done.",
+    "resume": "Show what an agent would go on from, and what stands against it.",
     "revert": "Take a thread back to an earlier point; nothing is erased.",
     "show": "Show a rollout as a conversation.",
+    "tools": "Show what became of each tool call.",
     "tree": "Show which thread was forked from which, and whose sub-agents there are.",
     "unlock": "Take a thread over from a writer that hangs.",
     "version": "Print the version.",

@@ -27,6 +27,7 @@ _NAMED = (
 )
 _NAMED_CHARACTER = re.compile(f"[{_NAMED}]")
 _JSON_CHARACTER = re.compile(f"[\x7f-\x9f{_NAMED}]")
+_BEYOND_ASCII = re.compile("[^\x00-\x7e]")
 _BREAKS = re.compile(r"\s*[\n\t]\s*")
 
 
@@ -44,11 +45,14 @@ def safe_line(text: object) -> str:
     return _BREAKS.sub(" ", safe_text(str(text))).strip()
 
 
-def safe_json(encoded: str) -> str:
-    """Encoded JSON with the same characters written as `\\uXXXX`: equal when parsed, harmless when shown."""
+def safe_json(encoded: str, *, ascii_only: bool = False) -> str:
+    """Encoded JSON with the same characters written as `\\uXXXX`: equal when parsed, harmless when shown.
+
+    `ascii_only`: all others beyond ASCII too.
+    """
     # json writes the other control characters as escapes; DEL it leaves.
     harmless = encoded.isascii() and "\x7f" not in encoded
-    return encoded if harmless else _JSON_CHARACTER.sub(_escape, encoded)
+    return encoded if harmless else (_BEYOND_ASCII if ascii_only else _JSON_CHARACTER).sub(_escape, encoded)
 
 
 def _name(match: re.Match[str]) -> str:

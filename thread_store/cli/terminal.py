@@ -88,6 +88,11 @@ class Terminal:
         """One object with `--json`: `v`, `kind` and the fields."""
         self.stdout.write(self._encode(kind, fields) + "\n")
 
+    def emit_payload(self, kind: str, payload: str, **fields: Any) -> None:
+        """The same with a last member `payload`, which is JSON already: its numbers keep their text."""
+        encoded = self._encode(kind, fields).removesuffix("}")
+        self.stdout.write(f'{encoded},"payload":{safe_json(payload, ascii_only=self.ascii)}}}\n')
+
     def fail(
         self, message: str, *, code: str, hint: str = "", retryable: bool = False, **fields: Any
     ) -> None:

@@ -17,6 +17,8 @@ from thread_store.cli.short_ids import ShortIds
 from thread_store.cli.terminal import Terminal, command_line
 from thread_store.cli.tree_view import tree_lines
 from thread_store.demo import Comparison, DemoReport, run_demo
+from thread_store.demo_resume import ResumeReport
+from thread_store.demo_tools import OUTBOX
 from thread_store.home import Home
 from thread_store.thread_tree import build_tree
 
@@ -25,11 +27,13 @@ __all__ = ["command"]
 _WATCHED_LINES = 14
 """So much of what the agent does is printed; the rest is counted."""
 _TEXT_CHARACTERS = 60
+_ENDED_SHOWN = 4
+_RAN = {"list": "list again", "send": "send, which had not happened"}
 
 
 @click.command("demo")
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 60), default=2.5, help="The agent is killed within this time."
+    "--seconds", type=click.FloatRange(0.1, 60), default=2.5, help="The agent works for at most this time."
 )
 @click.option(
     "--keep",
@@ -42,10 +46,11 @@ _TEXT_CHARACTERS = 60
 def command(context: click.Context, seconds: float, keep: str | None) -> int:
     """Watch an agent being killed and lose nothing it was promised.
 
-    A small scripted agent runs real tools in a process of its own and records itself. At a random
-    moment it gets SIGKILL. Then the file is read back and compared with what the agent had been told
-    was safe, and the thread is forked. Exit code 0 if not one acknowledged record is missing or
-    doubled, else 1.
+    A small scripted agent runs real tools in a process of its own and records itself. While it is inside
+    two of them it gets SIGKILL. Then the file is read back and compared with what the agent had been
+    told was safe; somebody finds out what became of the call that must not run twice; the thread is
+    resumed, and forked. Exit code 0 if not one acknowledged record is missing or doubled and no side
+    effect was repeated, else 1.
 
     \b
     Examples:
@@ -102,13 +107,24 @@ class _Story:
 
     def tell(self, report: DemoReport) -> None:
         """What came of it."""
-        terminal = self._terminal
-        self._head(
-            "2",
-            f"kill -9 {report.agent_pid}, after {report.killed_after_seconds:.2f} seconds, without warning",
-        )
-        self._line(f"the last that it said it would do: {safe_line(report.interrupted)[:_TEXT_CHARACTERS]}")
+        self._tell_kill(report)
+        self._tell_file(report)
+        if report.resume is not None:
+            self._tell_calls(report.resume)
+            self._tell_decision(report, report.resume)
+            self._tell_resume(report, report.resume)
+        self._head("7", f"Another way from its first turn: a fork, up to #{report.fork_ordinal}")
+        self._show_tree(report)
+        self._tell_verdict(report)
+        self._suggest(report)
+
+    def _tell_kill(self, report: DemoReport) -> None:
+        after = f"after {report.killed_after_seconds:.2f} seconds, inside two of its tools, without warning"
+        self._head("2", f"kill -9 {report.agent_pid}, {after}")
+        self._line(f"it was in {' and '.join(map(safe_line, report.inside))}")
         self._line(f"it had been told that {len(report.acknowledged):,} records are on stable storage")
+
+    def _tell_file(self, report: DemoReport) -> None:
         self._head("3", "What the file holds, read back from the disk")
         self._line(f"{safe_line(report.path)}")
         self._line(f"{report.file_bytes:,} bytes, {report.synced_bytes:,} of them acknowledged")
@@ -118,21 +134,50 @@ class _Story:
             beyond = report.after_kill.found - report.after_kill.acknowledged
             if beyond > 0:
                 self._line(f"  and {beyond:,} more, written and not yet acknowledged")
-        self._head("4", "The next run opens the file and appends a message")
+
+    def _tell_calls(self, resume: ResumeReport) -> None:
+        self._head("4", "What became of its tool calls: a verdict for each, from the file alone")
+        open_count = len(resume.open_calls)
+        ended = resume.calls[open_count:]
+        for listed in (*resume.calls[:open_count], *ended[-_ENDED_SHOWN:]):
+            call = listed.call
+            said = f"{call.verdict}: {safe_line(call.reason)}"
+            self._line(f"{safe_line(call.call_id):<13} {call.effect:<7} {said}")
+        if len(ended) > _ENDED_SHOWN:
+            self._line(f"{self._terminal.mark('more')} and others that ended")
+        for call in resume.open_calls:
+            if call.may_run_again:
+                self._line(f"{safe_line(call.name)} is in nobody's way: it only reads, so it may run again")
+
+    def _tell_decision(self, report: DemoReport, resume: ResumeReport) -> None:
+        self._head("5", "The next run is refused, until somebody found out what happened")
+        for refusal in resume.refusals:
+            self._line(f"{self._terminal.mark('bad')} {safe_line(refusal)}")
+        for decided in resume.decisions:
+            self._line(f"somebody looks: {safe_line(decided.note)}. So:")
+            self._line(f"  rollout tools {report.thread_id} --resolve {decided.call_id} {decided.outcome}")
+
+    def _tell_resume(self, report: DemoReport, resume: ResumeReport) -> None:
+        self._head("6", "The next run resumes the thread and goes on")
         if report.kept_files:
             self._line(f"the torn tail was set aside first: {safe_line(report.kept_files[-1])}")
-        if report.after_reopen is not None:
-            self._compare(report.after_reopen)
-        self._head("5", f"Another way from its first turn: a fork, up to #{report.fork_ordinal}")
-        self._show_tree(report)
-        terminal.print()
-        verdict = (
-            "not one acknowledged record is missing or doubled" if report.holds else "THE PROMISE WAS BROKEN"
-        )
+        if resume.ran_again:
+            self._line(f"it ran {' and '.join(_RAN[name] for name in resume.ran_again)}")
+        sent, wanted = len(resume.letters_sent), len(resume.letters_wanted)
+        mark = self._terminal.mark("good" if resume.letters_hold else "bad")
+        held = "none lost, none sent twice" if resume.letters_hold else "THESE ARE NOT THE SAME"
+        self._line(f"{mark} {sent} letters are in {OUTBOX}, {wanted} calls sent one: {held}")
+        if report.after_resume is not None:
+            self._compare(report.after_resume)
+
+    def _tell_verdict(self, report: DemoReport) -> None:
+        terminal = self._terminal
+        kept = "not one acknowledged record is missing or doubled, no side effect was repeated"
         mark = terminal.mark("good" if report.holds else "bad")
-        terminal.print(terminal.style(f"{mark} {verdict}", "green" if report.holds else "red"))
+        verdict = f"{mark} {kept if report.holds else 'THE PROMISE WAS BROKEN'}"
         terminal.print()
-        self._suggest(report)
+        terminal.print(terminal.style(verdict, "green" if report.holds else "red"))
+        terminal.print()
 
     def _compare(self, found: Comparison) -> None:
         mark = self._terminal.mark("good" if found.holds else "bad")
@@ -154,6 +199,8 @@ class _Story:
         lines = [
             f"{rollout} show {report.thread_id}",
             f"{rollout} check {report.thread_id}",
+            f"{rollout} tools {report.thread_id}",
+            f"{rollout} resume {report.thread_id}",
             f"{rollout} tree",
             f"echo 'and now?' | {rollout} record --text --thread {report.thread_id}",
         ]
@@ -189,12 +236,32 @@ def _as_object(report: DemoReport) -> dict[str, Any]:
         "thread": report.thread_id,
         "agent_pid": report.agent_pid,
         "killed_after_seconds": round(report.killed_after_seconds, 3),
-        "interrupted": report.interrupted,
+        "inside": report.inside,
         "synced_bytes": report.synced_bytes,
         "file_bytes": report.file_bytes,
         "torn_bytes": report.torn_bytes,
         "after_kill": counts(report.after_kill),
-        "after_reopen": counts(report.after_reopen),
+        "calls": [] if report.resume is None else _call_objects(report.resume),
+        "resume": None if report.resume is None else _resume_object(report.resume),
+        "after_resume": counts(report.after_resume),
         "kept_files": report.kept_files,
         "fork": {"thread": report.fork_id, "ordinal": report.fork_ordinal},
+    }
+
+
+def _call_objects(resume: ResumeReport) -> list[dict[str, Any]]:
+    names = ("call_id", "name", "effect", "verdict", "reason", "blocks_resume", "may_run_again")
+    return [{name: getattr(each.call, name) for name in names} for each in resume.calls]
+
+
+def _resume_object(resume: ResumeReport) -> dict[str, Any]:
+    return {
+        "refused": [{"reason": each.reason, "message": each.message} for each in resume.refusals],
+        "decisions": [
+            {"call_id": each.call_id, "outcome": each.outcome, "note": each.note} for each in resume.decisions
+        ],
+        "ran_again": resume.ran_again,
+        "letters_sent": len(resume.letters_sent),
+        "letters_wanted": len(resume.letters_wanted),
+        "ok": resume.holds,
     }
