@@ -49,9 +49,9 @@ class Compactor:
         self._is_busy = True
         try:
             position, read = await self._read()
-            if not read.context.items or (beyond is not None and not beyond.is_passed(read)):
+            if not read.items or (beyond is not None and not beyond.is_passed(read)):
                 return False
-            draft = Draft(read.context.items)
+            draft = Draft(read.items)
             draft.take_summary(await summarise(draft.view))
             await self._record(draft, position)
         finally:
@@ -73,5 +73,5 @@ class Compactor:
             except PendingQueueFull:
                 await self._recorder.sync()  # room comes with what is durable
             position, read = await self._read()
-            draft.take_later(read.context.items, self._recorder.path)
+            draft.take_later(read.items, self._recorder.path)
         raise CompactionRefused(path=self._recorder.path, reason="it is recorded to without a pause")

@@ -25,6 +25,7 @@ from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext
+    from protocol.session_memory import SessionMemory
     from thread_store.thread_reading import ReadContext
 
 __all__ = ["BlockingSummarise", "BlockingThread"]
@@ -60,12 +61,17 @@ class BlockingThread(BlockingRecorder):
     def set_state(self, to: str, *, reason: str | None = None) -> None:
         """As `Thread.set_state`."""
         self.flush()
-        self.record(StateItem(from_=self._reading.state(), to=to, reason=reason))
+        self.record(StateItem(from_=self._reading.memory().state, to=to, reason=reason))
         self.sync()
 
     def model_recovery_failed(self, reason: str) -> None:
         """As `Thread.model_recovery_failed`."""
         self.set_state("model_recovery_failed", reason=reason)
+
+    def memory(self) -> SessionMemory:
+        """As `Thread.memory`."""
+        self.flush()
+        return self._reading.memory()
 
     def compact(self, summarise: BlockingSummarise) -> bool:
         """As `Thread.compact`, with a summariser that blocks."""
@@ -93,9 +99,9 @@ class BlockingThread(BlockingRecorder):
 
     def _compact(self, summarise: BlockingSummarise, beyond: Budget | None) -> bool:
         position, read = self._read()
-        if not read.context.items or (beyond is not None and not beyond.is_passed(read)):
+        if not read.items or (beyond is not None and not beyond.is_passed(read)):
             return False
-        draft = Draft(read.context.items)
+        draft = Draft(read.items)
         draft.take_summary(summarise(draft.view))
         for _ in range(TRIES_MAX):
             try:
@@ -105,7 +111,7 @@ class BlockingThread(BlockingRecorder):
             except PendingQueueFull:
                 self.sync()
             position, read = self._read()
-            draft.take_later(read.context.items, self.path)
+            draft.take_later(read.items, self.path)
         raise CompactionRefused(path=self.path, reason="it is recorded to without a pause")
 
     def _read(self) -> tuple[int, ReadContext]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from protocol.errors import ThreadNotFound
 from protocol.ids import ThreadId
+from protocol.session_memory import SessionMemory
 from protocol.tool_safety import ToolSafety
 from thread_store.borders import resolve_border
 from thread_store.fork import make_fork
@@ -50,16 +51,19 @@ class MemoryReading:
 
     def context(self) -> ReadContext:
         """As `ThreadReading.context`."""
-        with self._lineage() as lineage:
-            return read_context(lineage)
-
-    def state(self) -> str | None:
-        """As `ThreadReading.state`."""
         try:
             with self._lineage() as lineage:
-                return fold_lineage(lineage).fold.memory.state
+                return read_context(lineage)
         except ThreadNotFound:
-            return None  # nothing is recorded yet
+            return ReadContext((), None)
+
+    def memory(self) -> SessionMemory:
+        """As `ThreadReading.memory`."""
+        try:
+            with self._lineage() as lineage:
+                return fold_lineage(lineage).fold.memory
+        except ThreadNotFound:
+            return SessionMemory()
 
     @contextmanager
     def _lineage(self) -> Iterator[Lineage]:

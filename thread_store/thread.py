@@ -24,6 +24,7 @@ from thread_store.turn import Turn
 if TYPE_CHECKING:
     from protocol.context import TurnContext
     from protocol.meta import SessionMeta
+    from protocol.session_memory import SessionMemory
     from rollout.core import Core
     from thread_store.thread_reading import ThreadReading
 
@@ -82,13 +83,24 @@ class Thread(RolloutRecorder):
             RolloutWriteError, WriterFenced, RecorderClosed, PendingQueueFull: it is not.
         """
         await self.flush()
-        before = await asyncio.to_thread(self._reading.state)
-        await self.record(StateItem(from_=before, to=to, reason=reason))
+        memory = await asyncio.to_thread(self._reading.memory)
+        await self.record(StateItem(from_=memory.state, to=to, reason=reason))
         await self.sync()
 
     async def model_recovery_failed(self, reason: str) -> None:
         """Record that the model could not be brought back: the thread's state is that now. As `set_state`."""
         await self.set_state("model_recovery_failed", reason=reason)
+
+    async def memory(self) -> SessionMemory:
+        """The session memory of all that was accepted so far, which is handed to the OS first. Its `render()`
+        is the text to put between the system prompt and the history.
+
+        Raises:
+            RolloutWriteError, WriterFenced, RecorderClosed: what was accepted can't be written.
+            RolloutUnreadable, RolloutReplaced: it can't be read back.
+        """
+        await self.flush()
+        return await asyncio.to_thread(self._reading.memory)
 
     async def compact(self, summarise: Summarise) -> bool:
         """Let the framework's summary take the place of what the model saw so far, as a checkpoint.

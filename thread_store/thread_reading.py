@@ -1,20 +1,22 @@
-"""What can be read back of a thread while it is written: its model's context, and its state.
+"""What can be read back of a thread while it is written: its model's context, and its session memory.
 
 Invariant: it sees what was handed to the OS, and takes no lock. All of it blocks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.errors import ThreadNotFound
 from protocol.memory_entries import Place as LinePlace
+from protocol.session_memory import SessionMemory
 from protocol.thread_facts import ThreadFacts
 from thread_store.home import Home
 from thread_store.lineage import Lineage, Place
 from thread_store.memory_keeper import MemoryKeeper
-from thread_store.model_context import ModelContext, build_model_context
+from thread_store.model_context import build_model_context
+from thread_store.model_item import ModelItem
 from thread_store.thread_folding import MEMORY_REACH_RECORDS
 
 __all__ = ["LocalReading", "ReadContext", "ThreadReading", "read_context"]
@@ -23,28 +25,28 @@ __all__ = ["LocalReading", "ReadContext", "ThreadReading", "read_context"]
 class ReadContext(NamedTuple):
     """The context as it stands, and what it costs."""
 
-    context: ModelContext
+    items: Sequence[ModelItem]
     tokens: int | None
     """Of the last response since the checkpoint, with its input; None: there was none."""
 
     @property
     def size_bytes(self) -> int:
         """How long the payloads are together."""
-        return sum(each.size_bytes for each in self.context.items)
+        return sum(each.size_bytes for each in self.items)
 
 
 class ThreadReading(Protocol):
     """Reads one thread back."""
 
     def context(self) -> ReadContext:
-        """What its model sees.
+        """What its model sees; nothing if nothing is recorded yet.
 
         Raises:
-            ThreadNotFound, NotARollout, RolloutUnreadable, RolloutReplaced: it can't be read.
+            NotARollout, RolloutUnreadable, RolloutReplaced: it can't be read.
         """
 
-    def state(self) -> str | None:
-        """The state that the newest `x_state` went to; None if there is none. Raises as `context`."""
+    def memory(self) -> SessionMemory:
+        """Its session memory; an empty one if nothing is recorded yet. Raises as `context`."""
 
 
 class LocalReading:
@@ -57,21 +59,24 @@ class LocalReading:
 
     def context(self) -> ReadContext:
         """As `ThreadReading.context`."""
-        with Lineage.resolve(self._path, self._home) as lineage:
-            return read_context(lineage)
-
-    def state(self) -> str | None:
-        """As `ThreadReading.state`."""
         try:
-            return self._keeper.memory().state
+            with Lineage.resolve(self._path, self._home) as lineage:
+                return read_context(lineage)
         except ThreadNotFound:
-            return None  # nothing is recorded yet
+            return ReadContext((), None)
+
+    def memory(self) -> SessionMemory:
+        """As `ThreadReading.memory`."""
+        try:
+            return self._keeper.memory()
+        except ThreadNotFound:
+            return SessionMemory()
 
 
 def read_context(lineage: Lineage) -> ReadContext:
     """The context of a thread whose files are known."""
     context = build_model_context(lineage)
-    return ReadContext(context, _tokens_since(lineage, context.base))
+    return ReadContext(context.items, _tokens_since(lineage, context.base))
 
 
 def _tokens_since(lineage: Lineage, base: Place | None) -> int | None:

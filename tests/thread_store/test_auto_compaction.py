@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from protocol import Compacted, EventMsg, ResponseItem, SessionMeta, TokenUsage, TokenUsageRecord
 from protocol.errors import CompactionRefused, RolloutWriteError
+from protocol.session_memory import SessionMemory
 from tests.rollout.faulty import FaultyCalls, fails
 from tests.thread_store.folded import lines_in
 from tests.thread_store.processes import child
@@ -141,8 +142,8 @@ async def test_what_is_recorded_while_the_summary_is_made_stays_in_the_context(
                 break
             return read
 
-        def state(self) -> str | None:
-            return None
+        def memory(self) -> SessionMemory:
+            return SessionMemory()
 
     async def summarise(items: Sequence[ModelItem]) -> Compaction:
         thread.record_nowait(ResponseItem.function_call(name="read", arguments="{}", call_id="c1"))
@@ -211,8 +212,8 @@ async def test_thread_without_a_pause_is_not_compacted(thread: Thread, store: Lo
             thread.record_nowait(EventMsg.agent_message("more"))
             return read
 
-        def state(self) -> str | None:
-            return None
+        def memory(self) -> SessionMemory:
+            return SessionMemory()
 
     with pytest.raises(CompactionRefused, match="without a pause"):
         await Compactor(thread, thread._core.pending, Endless()).compact(summary)

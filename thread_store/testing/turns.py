@@ -137,6 +137,31 @@ async def _check_is_unfinished_until_its_end_is_told(store: ThreadStore) -> None
 
 
 @_check
+async def _memory_of_an_open_thread_knows_what_was_accepted(store: ThreadStore) -> None:
+    """Nothing before the first record; then the goal and the state, though nobody flushed."""
+    thread = await store.create_thread()
+    expect_equal((await thread.memory()).render(), "", "the memory of nothing")
+    async with thread.turn() as turn:
+        turn.user_message("mend the roof")
+        await thread.set_state("working")
+        memory = await thread.memory()
+        expect_equal((memory.goal, memory.state), ("mend the roof", "working"), "the goal and the state")
+    await thread.aclose()
+
+
+@_check
+async def _thread_without_a_record_has_nothing_to_sum_up(store: ThreadStore) -> None:
+    """No summariser is asked, and no error raised."""
+    thread = await store.create_thread()
+
+    async def summarise(items: Sequence[ModelItem]) -> Compaction:
+        raise ConformanceError("a summary of nothing was asked for")
+
+    expect(not await thread.compact(summarise), "there is a checkpoint")
+    await thread.aclose()
+
+
+@_check
 async def _summary_takes_the_place_of_the_context(store: ThreadStore) -> None:
     """What is recorded meanwhile stays behind it; the next one begins with it, also after a reopening."""
     thread = await begin(store, "a", "b")
