@@ -17,8 +17,8 @@ from benches.measure import Case, run_rounds
 from benches.report import Row, bound_row
 from benches.workload import STAMP, encode, fresh_path, make_line
 from protocol import SessionMeta, ThreadId, encode_item
-from thread_store.fork import ForkMode, make_fork
-from thread_store.fork_copy import ForkCalls
+from thread_store.forks.fork import ForkMode, make_fork
+from thread_store.forks.fork_copy import ForkCalls
 from thread_store.home import Home
 
 __all__ = ["fork_rows", "image_rows"]

@@ -25,10 +25,10 @@ from protocol import Compacted, EventMsg, ResponseItem, SessionMeta, ThreadId, d
 from protocol.thread_fold import ThreadFold
 from protocol.tool_calls import CLOSED_CALLS_MAX
 from rollout.scanner import ReverseJsonlScanner
+from thread_store.context.model_context import load_model_context
+from thread_store.folding.thread_folding import line_hash
 from thread_store.home import Home
-from thread_store.model_context import load_model_context
-from thread_store.resume_state import read_resume_state
-from thread_store.thread_folding import line_hash
+from thread_store.resume.resume_state import read_resume_state
 
 __all__ = ["resume_rows"]
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol.session_memory import SessionMemory
     from protocol.tool_verdicts import ToolVerdict
-    from thread_store.auto_compaction import Compaction
-    from thread_store.call_table import CallTable, list_calls
+    from thread_store.chain.fork_point import ForkPoint
+    from thread_store.chain.history import ThreadHistory
+    from thread_store.chain.thread_tree import ThreadTree, build_tree
+    from thread_store.context.request_body import MessageForm, RequestBody, request_body
     from thread_store.errors import (
         AmbiguousThread,
         NotCurrentRollout,
@@ -21,24 +23,22 @@ if TYPE_CHECKING:
         StoreClosed,
         ThreadsUnwritten,
     )
-    from thread_store.fork_point import ForkPoint
-    from thread_store.history import ThreadHistory
     from thread_store.home import Home, StoredRollout
+    from thread_store.in_memory.store import MemoryThreadStore
     from thread_store.local_store import LocalThreadStore
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
-    from thread_store.memory_store import MemoryThreadStore
-    from thread_store.request_body import MessageForm, RequestBody, request_body
-    from thread_store.resumable import Resumable
-    from thread_store.resume_host import ResumeHost
-    from thread_store.resume_refusals import Refusal, RefusalReason
-    from thread_store.resume_state import ResumeState
+    from thread_store.resume.call_table import CallTable, list_calls
+    from thread_store.resume.resumable import Resumable
+    from thread_store.resume.resume_host import ResumeHost
+    from thread_store.resume.resume_refusals import Refusal, RefusalReason
+    from thread_store.resume.resume_state import ResumeState
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread
-    from thread_store.thread_tree import ThreadTree, build_tree
     from thread_store.transcript import Transcript, TranscriptEntry
-    from thread_store.turn import Turn
+    from thread_store.turns.auto_compaction import Compaction
+    from thread_store.turns.turn import Turn
 
 __all__ = [
     "AmbiguousThread",
@@ -79,39 +79,39 @@ __all__ = [
 
 _HOMES = {
     "AmbiguousThread": "thread_store.errors",
-    "CallTable": "thread_store.call_table",
-    "Compaction": "thread_store.auto_compaction",
+    "CallTable": "thread_store.resume.call_table",
+    "Compaction": "thread_store.turns.auto_compaction",
     "EventStreams": "thread_store.streams",
-    "ForkPoint": "thread_store.fork_point",
+    "ForkPoint": "thread_store.chain.fork_point",
     "Home": "thread_store.home",
     "LocalThreadStore": "thread_store.local_store",
     "LocalThreads": "thread_store.local_threads",
     "LocksBusy": "thread_store.locks.errors",
-    "MemoryThreadStore": "thread_store.memory_store",
-    "MessageForm": "thread_store.request_body",
+    "MemoryThreadStore": "thread_store.in_memory.store",
+    "MessageForm": "thread_store.context.request_body",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
-    "Refusal": "thread_store.resume_refusals",
-    "RefusalReason": "thread_store.resume_refusals",
-    "RequestBody": "thread_store.request_body",
-    "Resumable": "thread_store.resumable",
-    "ResumeHost": "thread_store.resume_host",
-    "ResumeState": "thread_store.resume_state",
+    "Refusal": "thread_store.resume.resume_refusals",
+    "RefusalReason": "thread_store.resume.resume_refusals",
+    "RequestBody": "thread_store.context.request_body",
+    "Resumable": "thread_store.resume.resumable",
+    "ResumeHost": "thread_store.resume.resume_host",
+    "ResumeState": "thread_store.resume.resume_state",
     "SessionMemory": "protocol.session_memory",
     "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
-    "ThreadHistory": "thread_store.history",
+    "ThreadHistory": "thread_store.chain.history",
     "ThreadStore": "thread_store.store",
-    "ThreadTree": "thread_store.thread_tree",
+    "ThreadTree": "thread_store.chain.thread_tree",
     "ThreadsUnwritten": "thread_store.errors",
     "ToolVerdict": "protocol.tool_verdicts",
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
-    "Turn": "thread_store.turn",
-    "build_tree": "thread_store.thread_tree",
-    "list_calls": "thread_store.call_table",
-    "request_body": "thread_store.request_body",
+    "Turn": "thread_store.turns.turn",
+    "build_tree": "thread_store.chain.thread_tree",
+    "list_calls": "thread_store.resume.call_table",
+    "request_body": "thread_store.context.request_body",
 }
 
 

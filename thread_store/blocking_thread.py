@@ -18,10 +18,10 @@ from protocol.meta import SessionMeta
 from protocol.own import StateItem
 from rollout.barrier import Receipt
 from rollout.blocking import BlockingRecorder
-from thread_store.blocking_turn import BlockingTurn
-from thread_store.compaction_draft import TRIES_MAX, Budget, Compaction, Draft
-from thread_store.model_item import ModelItem
+from thread_store.context.model_item import ModelItem
 from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
+from thread_store.turns.blocking_turn import BlockingTurn
+from thread_store.turns.compaction_draft import TRIES_MAX, Budget, Compaction, Draft
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext

@@ -20,17 +20,17 @@ from protocol.meta import SessionMeta
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.config import RecorderConfig
 from rollout.executor import DaemonExecutor
-from thread_store import local_resume
-from thread_store.call_decision import Outcome
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.history import ThreadHistory
 from thread_store.errors import StoreClosed
-from thread_store.fork import ForkMode
-from thread_store.fork_point import ForkPoint
+from thread_store.forks.fork import ForkMode
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
-from thread_store.history import ThreadHistory
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
-from thread_store.resumable import Resumable
-from thread_store.resume_state import ResumeState
+from thread_store.resume import local_resume
+from thread_store.resume.call_decision import Outcome
+from thread_store.resume.resumable import Resumable
+from thread_store.resume.resume_state import ResumeState
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
 

@@ -37,21 +37,21 @@ from rollout.core import Core, create_core, open_core
 from rollout.head import require_rollout
 from rollout.paths import ARCHIVED_FOLDER
 from rollout.service import Service
-from thread_store.derived_snapshot import DerivedSnapshots
-from thread_store.fork import ForkMode, make_fork
-from thread_store.fork_copy import Progress
-from thread_store.fork_point import ForkPoint
-from thread_store.fork_tree import fork_tree
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.history import ThreadHistory, read_history
+from thread_store.chain.lineage import Lineage
+from thread_store.folding.derived_snapshot import DerivedSnapshots
+from thread_store.folding.memory_keeper import MemoryKeeper
+from thread_store.forks.fork import ForkMode, make_fork
+from thread_store.forks.fork_copy import Progress
+from thread_store.forks.fork_tree import fork_tree
+from thread_store.forks.revert import make_revert, turns_to_drop
+from thread_store.forks.take_over import move_on
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.git_info import find_git_info
-from thread_store.history import ThreadHistory, read_history
 from thread_store.home import Home
-from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks, WriterLock
-from thread_store.memory_keeper import MemoryKeeper
 from thread_store.open_threads import OpenThreads, flush, wait_for
-from thread_store.revert import make_revert, turns_to_drop
-from thread_store.take_over import move_on
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from protocol.meta import SessionMeta
     from rollout.config import RecorderConfig
-    from thread_store.call_decision import Outcome
-    from thread_store.fork_point import ForkPoint
-    from thread_store.history import ThreadHistory
-    from thread_store.resumable import Resumable
-    from thread_store.resume_state import ResumeState
+    from thread_store.chain.fork_point import ForkPoint
+    from thread_store.chain.history import ThreadHistory
+    from thread_store.resume.call_decision import Outcome
+    from thread_store.resume.resumable import Resumable
+    from thread_store.resume.resume_state import ResumeState
     from thread_store.thread import Thread
 
 __all__ = ["ForkMode", "ThreadStore"]

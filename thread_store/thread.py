@@ -18,8 +18,8 @@ from protocol.own import StateItem
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Receipt
 from rollout.recorder import RolloutRecorder
-from thread_store.auto_compaction import Budget, Compactor, Summarise
-from thread_store.turn import Turn
+from thread_store.turns.auto_compaction import Budget, Compactor, Summarise
+from thread_store.turns.turn import Turn
 
 if TYPE_CHECKING:
     from protocol.context import TurnContext

@@ -12,12 +12,12 @@ from protocol.errors import ThreadNotFound
 from protocol.memory_entries import Place as LinePlace
 from protocol.session_memory import SessionMemory
 from protocol.thread_facts import ThreadFacts
+from thread_store.chain.lineage import Lineage, Place
+from thread_store.context.model_context import build_model_context
+from thread_store.context.model_item import ModelItem
+from thread_store.folding.memory_keeper import MemoryKeeper
+from thread_store.folding.thread_folding import MEMORY_REACH_RECORDS
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Place
-from thread_store.memory_keeper import MemoryKeeper
-from thread_store.model_context import build_model_context
-from thread_store.model_item import ModelItem
-from thread_store.thread_folding import MEMORY_REACH_RECORDS
 
 __all__ = ["LocalReading", "ReadContext", "ThreadReading", "read_context"]
 

@@ -14,7 +14,7 @@ from protocol.meta import SessionMeta
 from protocol.response_items import Message
 from tests.codex.app_server import AppServer, find_codex, make_home, running
 from tests.codex.model_service import ModelService
-from thread_store.history import ThreadHistory
+from thread_store.chain.history import ThreadHistory
 from thread_store.local_store import LocalThreadStore
 from thread_store.thread import Thread
 

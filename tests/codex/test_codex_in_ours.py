@@ -9,7 +9,7 @@ import pytest
 from tests.codex.conftest import Start, said, say, texts_in
 from tests.codex.model_service import ModelService
 from tests.rollout.recorded import json_lines
-from thread_store.fork import ForkMode
+from thread_store.forks.fork import ForkMode
 from thread_store.local_store import LocalThreadStore
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.codex]

@@ -13,9 +13,9 @@ from tests.codex.conftest import Start
 from tests.codex.model_service import ModelService
 from tests.thread_store.histories import Script, uuid, write_thread
 from tests.thread_store.naive_context import text_of, user_message
+from thread_store.context.model_context import load_model_context
+from thread_store.context.model_item import ModelItem
 from thread_store.home import Home
-from thread_store.model_context import load_model_context
-from thread_store.model_item import ModelItem
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.codex]
 

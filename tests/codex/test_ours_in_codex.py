@@ -11,12 +11,12 @@ import pytest
 from tests.codex.conftest import Start, meta_in, said, say, texts_in
 from tests.codex.model_service import ModelService
 from tests.rollout.recorded import json_lines
-from thread_store.compaction_draft import Compaction
-from thread_store.fork import ForkMode
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.context.model_item import ModelItem
+from thread_store.forks.fork import ForkMode
 from thread_store.local_store import LocalThreadStore
-from thread_store.model_item import ModelItem
-from thread_store.turn import Turn
+from thread_store.turns.compaction_draft import Compaction
+from thread_store.turns.turn import Turn
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.codex]
 

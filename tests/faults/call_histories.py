@@ -18,8 +18,8 @@ import msgspec
 
 from protocol.thread_fold import ThreadFold
 from rollout.lines import judge_line
-from thread_store.fold_range import take_record
-from thread_store.thread_folding import line_hash
+from thread_store.folding.fold_range import take_record
+from thread_store.folding.thread_folding import line_hash
 
 __all__ = ["History", "Intent", "Step", "make_history"]
 

@@ -26,12 +26,12 @@ from protocol.items import RolloutItem
 from protocol.thread_fold import ThreadFold
 from protocol.tool_calls import ToolVerdict
 from tests.faults.call_histories import STAMP, THREAD, History, Intent, make_history
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.folding.thread_folding import FoldedThread, fold_lineage, line_hash
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import make_revert
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.revert import make_revert
-from thread_store.thread_folding import FoldedThread, fold_lineage, line_hash
 
 __all__ = ["PrefixReport", "judge_many", "judge_seed"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rollout.paths import RolloutName
+from thread_store.chain.lineage import read_lineage
 from thread_store.home import Home
-from thread_store.lineage import read_lineage
 
 STAMP = "2026-03-04T05:06:07.000Z"
 NAME_STAMP = "2026-03-04T05-06-07"

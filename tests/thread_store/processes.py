@@ -26,7 +26,7 @@ from protocol.response_items import ResponseItem
 from rollout.config import RecorderConfig
 from rollout.syscalls import FileCalls
 from thread_store.errors import StoreClosed, ThreadsUnwritten
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
 from thread_store.local_store import LocalThreadStore
 
 def said(text):

@@ -13,8 +13,8 @@ from protocol.tool_calls import ToolCall
 from tests.protocol.histories import random_history
 from tests.thread_store.histories import STAMP, Script, uuid, write_thread
 from thread_store.home import Home
-from thread_store.recovery import recovery_items
-from thread_store.resume_state import ResumeState, read_resume_state
+from thread_store.resume.recovery import recovery_items
+from thread_store.resume.resume_state import ResumeState, read_resume_state
 
 __all__ = [
     "THREAD",

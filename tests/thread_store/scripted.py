@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.rollout.faulty import FaultyCalls
-from thread_store.fork_copy import ForkCalls
+from thread_store.forks.fork_copy import ForkCalls
 
 
 class ScriptedCalls(FaultyCalls, ForkCalls):

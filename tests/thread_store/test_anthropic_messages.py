@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from thread_store.anthropic_messages import anthropic_messages
-from thread_store.conversation import Conversation, Exchange, Image, Said, Text, ToolUse
+from thread_store.context.anthropic_messages import anthropic_messages
+from thread_store.context.conversation import Conversation, Exchange, Image, Said, Text, ToolUse
 
 
 def messages(*steps: Said | Exchange, system: tuple[str, ...] = ()) -> tuple[str, list[dict[str, Any]]]:

@@ -19,16 +19,16 @@ from protocol.session_memory import SessionMemory
 from tests.rollout.faulty import FaultyCalls, fails
 from tests.thread_store.folded import lines_in
 from tests.thread_store.processes import child
-from thread_store.auto_compaction import Compactor
-from thread_store.compaction_draft import TRIES_MAX, Compaction
+from thread_store.context.model_context import load_model_context
+from thread_store.context.model_item import ModelItem
+from thread_store.context.model_view import valid_view
 from thread_store.home import Home
+from thread_store.in_memory.store import MemoryThreadStore
 from thread_store.local_store import LocalThreadStore
-from thread_store.memory_store import MemoryThreadStore
-from thread_store.model_context import load_model_context
-from thread_store.model_item import ModelItem
-from thread_store.model_view import valid_view
 from thread_store.thread import Thread
 from thread_store.thread_reading import ReadContext
+from thread_store.turns.auto_compaction import Compactor
+from thread_store.turns.compaction_draft import TRIES_MAX, Compaction
 
 pytestmark = pytest.mark.asyncio
 

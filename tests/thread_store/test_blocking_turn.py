@@ -13,11 +13,11 @@ from protocol.errors import CallRefused, CompactionRefused, RolloutWriteError
 from tests.rollout.faulty import FaultyCalls, fails
 from tests.thread_store.folded import calls_in, fold_of, lines_in, own_in
 from thread_store.blocking_thread import BlockingThread
-from thread_store.compaction_draft import Compaction
+from thread_store.context.model_context import load_model_context
+from thread_store.context.model_item import ModelItem
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
-from thread_store.model_context import load_model_context
-from thread_store.model_item import ModelItem
+from thread_store.turns.compaction_draft import Compaction
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from protocol.errors import ForkPointInvalid
 from tests.thread_store.histories import Script, base_of, meta, turns, uuid, write_thread
-from thread_store import open_rollout
-from thread_store.borders import Border, resolve_border
-from thread_store.call_pairs import find_open_call
-from thread_store.fork_point import ForkPoint
+from thread_store.chain import open_rollout
+from thread_store.chain.borders import Border, resolve_border
+from thread_store.chain.call_pairs import find_open_call
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage, Place
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Place
 
 A, B = uuid(0xA), uuid(0xB)
 
@@ -195,7 +195,7 @@ def test_every_offset_is_a_border_or_refused(home: Home) -> None:
 
 def test_border_before_an_ordinal_is_before_its_line(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each number finds its line, whatever the file is searched in."""
-    monkeypatch.setattr("thread_store.borders.PROBE_BYTES", 64)
+    monkeypatch.setattr("thread_store.chain.borders.PROBE_BYTES", 64)
     script = Script()
     for number in range(12):
         script.turn(number)

@@ -9,9 +9,9 @@ import pytest
 from protocol.errors import CallNotResolvable
 from tests.thread_store.histories import Script
 from tests.thread_store.resumed import TURN, call_of, own_call, state_of
-from thread_store.call_decision import decision_item, find_uncertain
 from thread_store.home import Home
-from thread_store.resume_state import ResumeState
+from thread_store.resume.call_decision import decision_item, find_uncertain
+from thread_store.resume.resume_state import ResumeState
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from protocol import ThreadFold, ToolVerdict, encode_item
 from protocol.errors import ApprovalAnswered, CallRefused
 from protocol.items import RolloutItem
 from protocol.line import RolloutLine, decode_line
-from thread_store.approval_records import ApprovalRecords
-from thread_store.call_records import CallPhase, CallRecords
-from thread_store.turn_records import TurnRecords
+from thread_store.turns.approval_records import ApprovalRecords
+from thread_store.turns.call_records import CallPhase, CallRecords
+from thread_store.turns.turn_records import TurnRecords
 
 IDS = ("c0", "c1", "c2")
 EFFECTS = (None, "none", "unsafe")

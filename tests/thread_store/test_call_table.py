@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.thread_store.histories import Script, base_of, uuid, write_thread
-from thread_store.call_table import ENDED_CALLS_LISTED, CallTable, list_calls
+from thread_store.chain.lineage import Lineage
+from thread_store.folding.thread_folding import fold_lineage
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.thread_folding import fold_lineage
+from thread_store.resume.call_table import ENDED_CALLS_LISTED, CallTable, list_calls
 
 THREAD, CHILD = uuid(0xC1), uuid(0xC2)
 

@@ -14,8 +14,8 @@ from protocol.errors import CallRefused
 from protocol.items import RolloutItem
 from protocol.line import decode_line
 from protocol.tool_calls import ToolCallFold
-from thread_store.call_records import CallPhase, CallRecords
-from thread_store.call_tracks import CALL_KINDS, CallEnd, CallSpec, end_records, request_records
+from thread_store.turns.call_records import CallPhase, CallRecords
+from thread_store.turns.call_tracks import CALL_KINDS, CallEnd, CallSpec, end_records, request_records
 
 
 def spec_of(kind: str, **how: Any) -> CallSpec:

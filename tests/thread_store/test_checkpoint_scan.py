@@ -9,10 +9,10 @@ import pytest
 import zstandard
 
 from tests.thread_store.histories import Script, base_of, meta, place_of, uuid, write_thread
-from thread_store import open_rollout
-from thread_store.checkpoint_scan import MEMORY_REACH_RECORDS, PROBLEMS_MAX, CheckpointScan, scan_back
+from thread_store.chain import open_rollout
+from thread_store.chain.lineage import Lineage, Place
+from thread_store.context.checkpoint_scan import MEMORY_REACH_RECORDS, PROBLEMS_MAX, CheckpointScan, scan_back
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Place
 
 A, B, C = (uuid(number) for number in (0xA, 0xB, 0xC))
 

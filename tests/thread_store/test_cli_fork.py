@@ -193,7 +193,7 @@ def test_broken_source_is_refused(rollout: Run, home: Path) -> None:
 def test_interrupted_fork_leaves_nothing(home: Path, source: Path, tmp_path: Path) -> None:
     """Ctrl-C while it copies: exit code 130, and no half of a thread."""
     script = (
-        "import os, signal, sys\nfrom thread_store.cli import main\nfrom thread_store import fork\n"
+        "import os, signal, sys\nfrom thread_store.cli import main\nfrom thread_store.forks import fork\n"
         "fork.copy_range = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT)\nsys.exit(main())\n"
     )
     command = [COMMAND[0], "-c", script, "fork", SOURCE]

@@ -9,10 +9,10 @@ import pytest
 
 from protocol.meta import SessionMeta
 from rollout import RecorderConfig
-from thread_store.fork import ForkMode
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.forks.fork import ForkMode
+from thread_store.in_memory.store import MemoryThreadStore
 from thread_store.local_store import LocalThreadStore
-from thread_store.memory_store import MemoryThreadStore
 from thread_store.store import ThreadStore
 from thread_store.testing import CHECKS, Check, run_checks
 from thread_store.thread import Thread

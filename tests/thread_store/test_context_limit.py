@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.thread_store.test_model_view import contexts, item, said
-from thread_store.context_limit import limit_context
-from thread_store.model_item import ModelItem
-from thread_store.model_view import pair_calls
+from thread_store.context.context_limit import limit_context
+from thread_store.context.model_item import ModelItem
+from thread_store.context.model_view import pair_calls
 
 TURNS = [
     said("1"),

@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.thread_store.histories import Script, meta, place_of, uuid
 from tests.thread_store.naive_context import naive_context, user_message
-from thread_store import checkpoint_scan
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.chain.turn_starts import find_turns
+from thread_store.context import checkpoint_scan
+from thread_store.context.model_context import build_model_context
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import make_revert
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.model_context import build_model_context
-from thread_store.revert import make_revert
-from thread_store.turn_starts import find_turns
 
 
 class Contexts(RuleBasedStateMachine):

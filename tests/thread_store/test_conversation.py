@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from thread_store.anthropic_messages import anthropic_messages
-from thread_store.conversation import Conversation, Exchange, Image, Said, Text, read_conversation
-from thread_store.model_item import ModelItem, payload_item
-from thread_store.model_view import valid_view
-from thread_store.openai_messages import openai_messages
+from thread_store.context.anthropic_messages import anthropic_messages
+from thread_store.context.conversation import Conversation, Exchange, Image, Said, Text, read_conversation
+from thread_store.context.model_item import ModelItem, payload_item
+from thread_store.context.model_view import valid_view
+from thread_store.context.openai_messages import openai_messages
 
 Payload = dict[str, Any]
 

@@ -16,12 +16,12 @@ import pytest
 from protocol.line import decode_line
 from protocol.tool_calls import ToolCallFold
 from tests.thread_store.conftest import Run, environment, objects
-from thread_store import demo
-from thread_store.call_table import ListedCall
-from thread_store.demo import Comparison, DemoFailed, DemoReport, compare, found_digests, run_demo
-from thread_store.demo_resume import ResumeReport
-from thread_store.demo_tools import OUTBOX, Moment, letter
-from thread_store.resume_refusals import Refusal, RefusalReason
+from thread_store.demo import demo
+from thread_store.demo.demo import Comparison, DemoFailed, DemoReport, compare, found_digests, run_demo
+from thread_store.demo.demo_resume import ResumeReport
+from thread_store.demo.demo_tools import OUTBOX, Moment, letter
+from thread_store.resume.call_table import ListedCall
+from thread_store.resume.resume_refusals import Refusal, RefusalReason
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_agent_that_was_told_nothing_proves_nothing() -> None:
 
 def test_agent_ends_when_nobody_watches_it_any_more(tmp_path: Path) -> None:
     """Its standard input ends with its parent: then its tools end, and so does it."""
-    command = [sys.executable, "-m", "thread_store.demo_agent", str(tmp_path), "0", "before"]
+    command = [sys.executable, "-m", "thread_store.demo.demo_agent", str(tmp_path), "0", "before"]
     agent = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
     )

@@ -22,12 +22,12 @@ from protocol.own import MemoryItem
 from rollout.syscalls import FileCalls
 from tests.thread_store.histories import Script, line, turns, uuid, write_thread
 from thread_store import LocalThreadStore
-from thread_store.derived_folder import DerivedFolder
-from thread_store.derived_snapshot import DerivedSnapshots
-from thread_store.fork import make_fork
+from thread_store.chain.lineage import Lineage
+from thread_store.folding.derived_folder import DerivedFolder
+from thread_store.folding.derived_snapshot import DerivedSnapshots
+from thread_store.folding.thread_folding import FoldedThread, fold_lineage
+from thread_store.forks.fork import make_fork
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.thread_folding import FoldedThread, fold_lineage
 
 A, B = uuid(0xA), uuid(0xB)
 

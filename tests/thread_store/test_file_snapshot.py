@@ -12,9 +12,9 @@ import pytest
 
 from protocol import SessionMeta
 from rollout import read_rollout
-from thread_store import file_snapshot
-from thread_store.file_snapshot import snapshot_file
 from thread_store.local_store import LocalThreadStore
+from thread_store.turns import file_snapshot
+from thread_store.turns.file_snapshot import snapshot_file
 
 
 def test_snapshot_tells_size_time_and_hash(tmp_path: Path) -> None:

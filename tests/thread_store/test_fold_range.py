@@ -14,9 +14,9 @@ from protocol.thread_fold import ThreadFold
 from tests.protocol.folding import placed, response
 from tests.protocol.histories import random_history
 from tests.thread_store.histories import meta, uuid
-from thread_store import fold_range as module
-from thread_store.fold_range import fold_range, take_record
-from thread_store.open_rollout import OpenRollout
+from thread_store.chain.open_rollout import OpenRollout
+from thread_store.folding import fold_range as module
+from thread_store.folding.fold_range import fold_range, take_record
 
 A = uuid(0xA)
 MESSAGE = response("message", role="assistant", content=[{"type": "output_text", "text": "hm" * 40}])

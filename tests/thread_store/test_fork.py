@@ -42,12 +42,12 @@ from tests.thread_store.histories import (
     write_thread,
 )
 from tests.thread_store.scripted import ScriptedCalls
-from thread_store import open_rollout
-from thread_store.fork import Fork, ForkMode, make_fork
-from thread_store.fork_meta import ALIGNMENT_BYTES
-from thread_store.fork_point import ForkPoint
+from thread_store.chain import open_rollout
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.forks.fork import Fork, ForkMode, make_fork
+from thread_store.forks.fork_meta import ALIGNMENT_BYTES
 from thread_store.home import Home
-from thread_store.lineage import Lineage
 
 A, B, C, D = (uuid(number) for number in (0xA, 0xB, 0xC, 0xD))
 MODES: tuple[ForkMode, ...] = ("copy", "reference")

@@ -14,8 +14,8 @@ from protocol.errors import RolloutUnreadable
 from tests.rollout.faulty import Fault, answers, fails
 from tests.thread_store.histories import meta, turns, uuid
 from tests.thread_store.scripted import ScriptedCalls
-from thread_store.fork_copy import ForkCalls, copy_range
-from thread_store.open_rollout import OpenRollout
+from thread_store.chain.open_rollout import OpenRollout
+from thread_store.forks.fork_copy import ForkCalls, copy_range
 
 REFUSALS = [errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS]
 
@@ -115,7 +115,7 @@ def test_progress_adds_up_to_all_bytes(
     source: OpenRollout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Piece by piece, so that a person sees it move."""
-    monkeypatch.setattr("thread_store.fork_copy.PIECE_BYTES", 1000)
+    monkeypatch.setattr("thread_store.forks.fork_copy.PIECE_BYTES", 1000)
     pieces: list[int] = []
     descriptor = os.open(tmp_path / "to", os.O_WRONLY | os.O_CREAT, 0o600)
     copy_range(source, 0, source.size, descriptor, calls=ForkCalls(), progress=pieces.append)

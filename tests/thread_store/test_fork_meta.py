@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from thread_store.fork_meta import ALIGNMENT_BYTES, meta_line, padded_meta_line
+from thread_store.forks.fork_meta import ALIGNMENT_BYTES, meta_line, padded_meta_line
 
 
 def test_padded_line_ends_on_a_block_whatever_its_length() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.errors import ForkPointInvalid
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
 
 
 @pytest.mark.case("B72")

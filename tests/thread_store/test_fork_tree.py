@@ -13,11 +13,11 @@ from protocol.errors import ForkRefused, RolloutWriteError, ThreadNotFound
 from tests.rollout.faulty import Fault, fails
 from tests.thread_store.histories import Script, history, metas, turns, uuid, write_thread
 from tests.thread_store.scripted import ScriptedCalls
-from thread_store.fork import ForkMode
-from thread_store.fork_point import ForkPoint
-from thread_store.fork_tree import fork_tree
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.thread_tree import build_tree
+from thread_store.forks.fork import ForkMode
+from thread_store.forks.fork_tree import fork_tree
 from thread_store.home import Home
-from thread_store.thread_tree import build_tree
 
 A, B, C, D, E, NEW = (uuid(number) for number in (0xA, 0xB, 0xC, 0xD, 0xE, 0xF00))
 

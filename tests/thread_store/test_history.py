@@ -10,7 +10,7 @@ import pytest
 
 from protocol.errors import NotARollout
 from tests.thread_store.histories import Script, base_of, dump, meta, place_of, turns, uuid, write_thread
-from thread_store.history import LateBytes, ThreadHistory, read_history
+from thread_store.chain.history import LateBytes, ThreadHistory, read_history
 from thread_store.home import Home
 
 SOURCE, CHILD, OTHER = uuid(0x51), uuid(0x52), uuid(0x53)

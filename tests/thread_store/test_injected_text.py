@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thread_store.injected_text import is_injected
+from thread_store.context.injected_text import is_injected
 
 
 @pytest.mark.case("B123")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.items import CODEX_TYPES
 from protocol.line import decode_line
 from tests.thread_store.histories import dump
-from thread_store.landmarks import CallKey, Landmark, Mark, landmark_of
+from thread_store.chain.landmarks import CallKey, Landmark, Mark, landmark_of
 
 
 def mark(record_type: str, payload: Any) -> Landmark | None:

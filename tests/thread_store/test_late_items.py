@@ -23,18 +23,18 @@ from rollout.syscalls import FileCalls
 from tests.rollout.faulty import FaultyCalls, ForgetfulCalls, fails, fails_after, short_then_fails
 from tests.thread_store.conftest import Run, objects
 from tests.thread_store.histories import Script, history, meta, turns, uuid, write_thread
-from thread_store.base_check import check_base
 from thread_store.blocking_thread import BlockingThread
+from thread_store.chain.base_check import check_base
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.history import read_history
+from thread_store.chain.late_items import find_replayable
 from thread_store.cli.failures import ExitCode
 from thread_store.errors import NotCurrentRollout
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
-from thread_store.history import read_history
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import make_revert
+from thread_store.forks.take_over import move_on
 from thread_store.home import Home
-from thread_store.late_items import find_replayable
 from thread_store.local_threads import LocalThreads
-from thread_store.revert import make_revert
-from thread_store.take_over import move_on
 
 THREAD = uuid(0x1A)
 HOLDER = WriterHolder(pid=1, host="elsewhere")

@@ -23,8 +23,8 @@ from tests.thread_store.histories import (
     uuid,
     write_thread,
 )
+from thread_store.chain.lineage import Lineage, Place, read_lineage
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Place, read_lineage
 
 A, B, C, D = (uuid(number) for number in (0xA, 0xB, 0xC, 0xD))
 

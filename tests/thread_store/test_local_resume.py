@@ -29,11 +29,12 @@ from protocol.tool_verdicts import ToolVerdict
 from tests.thread_store.histories import Script, uuid, write_thread
 from tests.thread_store.processes import Child, child
 from tests.thread_store.resumed import call_of
-from thread_store import checkpoint_scan, local_resume
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.context import checkpoint_scan
 from thread_store.home import Home
 from thread_store.local_store import LocalThreadStore
-from thread_store.resume_state import ResumeState, read_resume_state
+from thread_store.resume import local_resume
+from thread_store.resume.resume_state import ResumeState, read_resume_state
 
 pytestmark = pytest.mark.asyncio
 

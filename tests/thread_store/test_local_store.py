@@ -39,7 +39,7 @@ from tests.thread_store.conftest import THREAD, line, meta_line
 from tests.thread_store.conftest import said as said_by
 from tests.thread_store.processes import child
 from thread_store.errors import StoreClosed, ThreadsUnwritten
-from thread_store.fork import ForkMode
+from thread_store.forks.fork import ForkMode
 from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.local_store import LocalThreadStore

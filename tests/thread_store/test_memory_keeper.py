@@ -20,10 +20,10 @@ from rollout import RecorderConfig
 from rollout.syscalls import FileCalls
 from tests.thread_store.processes import child
 from thread_store import LocalThreadStore, Thread
+from thread_store.chain.lineage import Lineage, LineageRecord
+from thread_store.folding.memory_keeper import MEMORY_EVERY_RECORDS, MemoryKeeper
+from thread_store.folding.thread_folding import fold_lineage
 from thread_store.home import Home
-from thread_store.lineage import Lineage, LineageRecord
-from thread_store.memory_keeper import MEMORY_EVERY_RECORDS, MemoryKeeper
-from thread_store.thread_folding import fold_lineage
 
 pytestmark = pytest.mark.asyncio
 

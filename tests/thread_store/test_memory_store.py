@@ -16,8 +16,8 @@ from protocol.response_items import ResponseItem
 from tests.rollout.faulty import Gate
 from tests.rollout.recorded import eventually
 from thread_store.errors import StoreClosed, ThreadsUnwritten
-from thread_store.memory_sink import MemorySink
-from thread_store.memory_store import MemoryThreadStore
+from thread_store.in_memory.sink import MemorySink
+from thread_store.in_memory.store import MemoryThreadStore
 
 pytestmark = pytest.mark.asyncio
 

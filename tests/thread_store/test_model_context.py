@@ -11,9 +11,9 @@ import pytest
 
 from tests.thread_store.histories import Script, dump, place_of, uuid, write_thread
 from tests.thread_store.naive_context import user_message
-from thread_store.fork import make_fork
+from thread_store.context.model_context import ModelContext, load_model_context
+from thread_store.forks.fork import make_fork
 from thread_store.home import Home
-from thread_store.model_context import ModelContext, load_model_context
 
 A, B = uuid(0xA), uuid(0xB)
 

@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from tests.thread_store.histories import dump
 from tests.thread_store.naive_context import user_message
-from thread_store.model_item import ModelItem, payload_item
-from thread_store.model_view import UNKNOWN_OUTCOME, pair_calls, valid_view
+from thread_store.context.model_item import ModelItem, payload_item
+from thread_store.context.model_view import UNKNOWN_OUTCOME, pair_calls, valid_view
 
 RESULTS = {
     "function_call": "function_call_output",

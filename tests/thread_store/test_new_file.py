@@ -15,10 +15,10 @@ from protocol.errors import RolloutExists, RolloutWriteError
 from tests.rollout.faulty import Fault, fails, fails_after
 from tests.thread_store.histories import body_lines, history, place_of, turns, uuid, write_thread
 from tests.thread_store.scripted import ScriptedCalls
-from thread_store.fork import ForkMode, make_fork
-from thread_store.fork_copy import ForkCalls
+from thread_store.forks.fork import ForkMode, make_fork
+from thread_store.forks.fork_copy import ForkCalls
+from thread_store.forks.new_file import make_file
 from thread_store.home import Home
-from thread_store.new_file import make_file
 
 A, B = uuid(0xA), uuid(0xB)
 TARGET = f"sessions/2031/01/02/rollout-2031-01-02T03-04-05-{B}.jsonl"

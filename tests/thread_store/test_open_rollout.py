@@ -16,8 +16,8 @@ from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
 from rollout import read_rollout
 from rollout.record import RolloutRecord
 from tests.thread_store.histories import meta, turns, uuid
-from thread_store import open_rollout
-from thread_store.open_rollout import OpenRollout
+from thread_store.chain import open_rollout
+from thread_store.chain.open_rollout import OpenRollout
 
 A = uuid(0xA)
 

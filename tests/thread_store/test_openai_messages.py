@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from thread_store.conversation import Conversation, Exchange, Image, Said, Text, ToolUse
-from thread_store.openai_messages import openai_messages
+from thread_store.context.conversation import Conversation, Exchange, Image, Said, Text, ToolUse
+from thread_store.context.openai_messages import openai_messages
 
 
 def test_each_step_has_its_message() -> None:

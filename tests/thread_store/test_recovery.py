@@ -24,8 +24,8 @@ from tests.thread_store.resumed import (
     write,
 )
 from thread_store.home import Home
-from thread_store.recovery import recovery_items
-from thread_store.resume_state import ResumeState
+from thread_store.resume.recovery import recovery_items
+from thread_store.resume.resume_state import ResumeState
 
 
 @pytest.fixture

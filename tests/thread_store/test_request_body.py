@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.thread_store.histories import Script, uuid, write_thread
+from thread_store.context.request_body import MessageForm, RequestBody, request_body
 from thread_store.home import Home
-from thread_store.request_body import MessageForm, RequestBody, request_body
-from thread_store.resume_state import ResumeState, read_resume_state
+from thread_store.resume.resume_state import ResumeState, read_resume_state
 
 THREAD = uuid(0xF1)
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from thread_store.resume_refusals import (
+from thread_store.resume.resume_refusals import (
     REFUSAL_RULES,
     Refusal,
     RefusalReason,

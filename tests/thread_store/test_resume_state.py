@@ -29,15 +29,16 @@ from tests.thread_store.resumed import (
     state_of_file,
     write,
 )
-from thread_store import checkpoint_scan, thread_folding
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage, Place
+from thread_store.context import checkpoint_scan
+from thread_store.folding import thread_folding
+from thread_store.folding.thread_folding import fold_lineage, line_hash
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import make_revert
 from thread_store.home import Home
-from thread_store.lineage import Lineage, Place
-from thread_store.resume_refusals import RefusalReason
-from thread_store.resume_state import ResumeState, read_resume_state
-from thread_store.revert import make_revert
-from thread_store.thread_folding import fold_lineage, line_hash
+from thread_store.resume.resume_refusals import RefusalReason
+from thread_store.resume.resume_state import ResumeState, read_resume_state
 
 
 @pytest.fixture

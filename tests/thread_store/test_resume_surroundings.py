@@ -13,9 +13,9 @@ from protocol.errors import WriterHolder
 from tests.thread_store.histories import Script
 from tests.thread_store.resumed import state_of
 from thread_store.home import Home
-from thread_store.resume_refusals import Refusal
-from thread_store.resume_state import ResumeState
-from thread_store.resume_surroundings import surrounding_refusals
+from thread_store.resume.resume_refusals import Refusal
+from thread_store.resume.resume_state import ResumeState
+from thread_store.resume.resume_surroundings import surrounding_refusals
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

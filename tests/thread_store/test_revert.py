@@ -19,12 +19,12 @@ from protocol.ids import ThreadId
 from tests.rollout.faulty import Fault, fails
 from tests.thread_store.histories import Script, body_lines, history, meta, metas, turns, uuid, write_thread
 from tests.thread_store.scripted import ScriptedCalls
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.context.model_context import load_model_context
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import Revert, make_revert, next_rollout_id, turns_to_drop
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.model_context import load_model_context
-from thread_store.revert import Revert, make_revert, next_rollout_id, turns_to_drop
 
 A, B, C = (uuid(number) for number in (0xA, 0xB, 0xC))
 

@@ -8,10 +8,10 @@ import pytest
 
 from protocol.errors import ForkPointInvalid
 from tests.thread_store.histories import turns, uuid, write_thread
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.forks.revert_plan import plan_revert
 from thread_store.home import Home
-from thread_store.lineage import Lineage
-from thread_store.revert_plan import plan_revert
 
 THREAD = uuid(0x1A1)
 

@@ -9,8 +9,8 @@ import pytest
 
 from protocol.ids import ThreadId
 from rollout.paths import RolloutName
+from thread_store.chain.rollout_files import RolloutFiles
 from thread_store.home import Home
-from thread_store.rollout_files import RolloutFiles
 
 
 @pytest.fixture

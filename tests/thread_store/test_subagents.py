@@ -12,8 +12,8 @@ from protocol.items import RolloutItem
 from protocol.meta import SessionMeta
 from rollout.config import RecorderConfig
 from tests.rollout.recorded import eventually, json_lines
+from thread_store.in_memory.store import MemoryThreadStore
 from thread_store.local_store import LocalThreadStore
-from thread_store.memory_store import MemoryThreadStore
 from thread_store.subagents import ROOT_PATH, activity, depth_of, parent_id_of, subagent_meta
 
 PARENT = "01960000-0000-7000-8000-0000000000cc"

@@ -19,9 +19,9 @@ from rollout.kept import find_kept
 from rollout.unwritten import read_unwritten
 from tests.rollout.recorded import json_lines, texts
 from tests.thread_store.processes import Child, child
+from thread_store.chain.history import ThreadHistory
 from thread_store.errors import ThreadsUnwritten
-from thread_store.fork_copy import ForkCalls
-from thread_store.history import ThreadHistory
+from thread_store.forks.fork_copy import ForkCalls
 from thread_store.local_store import LocalThreadStore
 
 pytestmark = pytest.mark.asyncio

@@ -112,7 +112,7 @@ async def test_cancelled_turn_on_a_stuck_disk_lets_its_task_go(
     store: LocalThreadStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It waits for room for its end for a while, and not for ever."""
-    monkeypatch.setattr("thread_store.turn._END_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("thread_store.turns.turn._END_SECONDS_MAX", 0.05)
     calls, gate = FaultyCalls(), Gate()
     monkeypatch.setattr("rollout.file_sink.FileCalls", lambda: calls)
     thread = await store.create_thread(META, config=SMALL)

@@ -13,12 +13,12 @@ from protocol.own import MemoryItem
 from protocol.thread_fold import ThreadFold
 from protocol.tool_verdicts import ToolVerdict
 from tests.thread_store.histories import Script, dump, line, turns, uuid, write_thread
-from thread_store.fold_range import take_record
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage, LineageRecord, Place
+from thread_store.folding.fold_range import take_record
+from thread_store.folding.thread_folding import FoldedThread, fold_lineage, line_hash
+from thread_store.forks.fork import make_fork
 from thread_store.home import Home
-from thread_store.lineage import Lineage, LineageRecord, Place
-from thread_store.thread_folding import FoldedThread, fold_lineage, line_hash
 
 A, B, C = uuid(0xA), uuid(0xB), uuid(0xC)
 CALL = {"type": "function_call", "name": "send_mail", "arguments": "{}", "call_id": "c9"}

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from protocol.errors import RolloutUnreadable
 from tests.thread_store.histories import meta, place_of, turns, uuid, write_thread
-from thread_store.fork import make_fork
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.thread_tree import ThreadNode, build_tree, find_references
+from thread_store.forks.fork import make_fork
+from thread_store.forks.revert import make_revert
 from thread_store.home import Home
-from thread_store.revert import make_revert
-from thread_store.thread_tree import ThreadNode, build_tree, find_references
 
 A, B, C, D, E = (uuid(number) for number in range(0xA, 0xF))
 
@@ -161,6 +161,6 @@ def test_file_that_can_not_be_read_leaves_the_question_open(
     def refuse(source: object) -> None:
         raise RolloutUnreadable(path=str(source), cause=PermissionError(13, "no"))
 
-    monkeypatch.setattr("thread_store.thread_tree.require_rollout", refuse)
+    monkeypatch.setattr("thread_store.chain.thread_tree.require_rollout", refuse)
     with pytest.raises(RolloutUnreadable):
         find_references(home, A)

@@ -11,9 +11,9 @@ import pytest_asyncio
 from protocol import SessionMeta
 from rollout import read_rollout
 from tests.thread_store.folded import calls_in, fold_of, lines_in, own_in
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.in_memory.store import MemoryThreadStore
 from thread_store.local_store import LocalThreadStore
-from thread_store.memory_store import MemoryThreadStore
 from thread_store.thread import Thread
 
 pytestmark = pytest.mark.asyncio

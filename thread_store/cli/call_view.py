@@ -12,11 +12,11 @@ from typing import Any
 from protocol.damage import Damage
 from protocol.tool_calls import Decision, ToolCall
 from protocol.tool_verdicts import ToolVerdict
-from thread_store.call_table import CallTable, ListedCall, ListedDamage
 from thread_store.cli.piped_file import ReadableFile
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
 from thread_store.cli.times import age_seconds, format_time
+from thread_store.resume.call_table import CallTable, ListedCall, ListedDamage
 
 __all__ = ["call_object", "damage_object", "describe_damage", "summary_object", "table_lines"]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from msgspec import Raw
 
+from thread_store.chain.lineage import Lineage, Place
 from thread_store.cli.piped_file import ReadableFile
 from thread_store.cli.safe_text import safe_json
 from thread_store.cli.terminal import Terminal
-from thread_store.lineage import Lineage, Place
-from thread_store.model_context import ModelContext
-from thread_store.model_item import ModelItem
+from thread_store.context.model_context import ModelContext
+from thread_store.context.model_item import ModelItem
 
 __all__ = ["item_object", "print_payload", "summary_object"]
 

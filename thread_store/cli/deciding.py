@@ -16,7 +16,6 @@ import click
 
 from protocol.errors import ActiveWriter
 from protocol.tool_calls import ToolCall
-from thread_store.call_decision import Outcome, find_uncertain
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
 from thread_store.cli.resume_view import describe_refusal, refusal_objects
@@ -24,11 +23,12 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import Target
 from thread_store.cli.terminal import Terminal
 from thread_store.home import FRAGMENT_MIN
-from thread_store.local_resume import load_resume_state, resolve_call
 from thread_store.local_threads import LocalThreads
 from thread_store.locks import LockState
-from thread_store.resume_state import ResumeState
-from thread_store.resume_text import advice_on
+from thread_store.resume.call_decision import Outcome, find_uncertain
+from thread_store.resume.local_resume import load_resume_state, resolve_call
+from thread_store.resume.resume_state import ResumeState
+from thread_store.resume.resume_text import advice_on
 
 __all__ = ["Wanted", "decide"]
 

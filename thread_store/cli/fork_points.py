@@ -13,11 +13,11 @@ from typing import NamedTuple
 import click
 
 from protocol.errors import ForkPointInvalid
-from thread_store.borders import Border, resolve_border
+from thread_store.chain.borders import Border, resolve_border
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.chain.turn_starts import find_turns
 from thread_store.cli.target import Target, last_ordinal
-from thread_store.fork_point import ForkPoint
-from thread_store.lineage import Lineage
-from thread_store.turn_starts import find_turns
 
 __all__ = ["PointArguments"]
 

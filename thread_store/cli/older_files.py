@@ -18,7 +18,7 @@ from thread_store.cli.terminal import Terminal
 from thread_store.home import Home
 
 if TYPE_CHECKING:
-    from thread_store.lineage import Lineage
+    from thread_store.chain.lineage import Lineage
 
 __all__ = ["chain_records", "find_chain", "home_of"]
 
@@ -37,7 +37,7 @@ def find_chain(terminal: Terminal, target: Target, meta: dict[str, Any] | None) 
     """
     if meta is None or meta.get("history_base") is None:
         return None
-    from thread_store.lineage import Lineage
+    from thread_store.chain.lineage import Lineage
 
     lineage = Lineage.resolve(target.source, home_of(terminal, target.source))
     if lineage.problem is not None:
@@ -51,7 +51,7 @@ def find_chain(terminal: Terminal, target: Target, meta: dict[str, Any] | None) 
 
 def chain_records(lineage: Lineage, *, newest_first: bool) -> Iterator[RolloutRecord]:
     """The records of the whole chain, an unfinished tail included, with the rollout's own meta in front."""
-    from thread_store.lineage import Place
+    from thread_store.chain.lineage import Place
 
     with lineage.own.open() as file:
         meta = file.meta_record

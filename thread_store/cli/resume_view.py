@@ -15,8 +15,8 @@ from protocol.tool_calls import ToolCall
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.safe_text import safe_line, safe_text
 from thread_store.cli.terminal import Terminal
-from thread_store.resume_refusals import Refusal, RefusalReason
-from thread_store.resume_state import ResumeState
+from thread_store.resume.resume_refusals import Refusal, RefusalReason
+from thread_store.resume.resume_state import ResumeState
 
 __all__ = [
     "PassedOver",

@@ -21,9 +21,9 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
 from thread_store.home import Home
 from thread_store.locks import LockState, ThreadLocks
-from thread_store.resume_refusals import split_allowed
-from thread_store.resume_state import ResumeState, read_resume_state
-from thread_store.resume_surroundings import surrounding_refusals
+from thread_store.resume.resume_refusals import split_allowed
+from thread_store.resume.resume_state import ResumeState, read_resume_state
+from thread_store.resume.resume_surroundings import surrounding_refusals
 
 __all__ = ["ResumedThread", "find_last", "find_resumed"]
 
@@ -77,8 +77,8 @@ def find_last(terminal: Terminal, *, deep: bool) -> ResumedThread:
         ThreadNotFound: there is none.
         NotARollout, RolloutUnreadable, RolloutReplaced: it can't be read.
     """
-    from thread_store.local_resume import find_resumable, load_resume_state
     from thread_store.local_threads import LocalThreads
+    from thread_store.resume.local_resume import find_resumable, load_resume_state
 
     threads = LocalThreads(Home.resolve(terminal.home, terminal.environ))
     found = find_resumable(threads)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from thread_store.chain.thread_tree import ThreadNode
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.short_ids import ShortIds
 from thread_store.cli.target import last_ordinal
 from thread_store.cli.terminal import Terminal
 from thread_store.cli.times import format_time
-from thread_store.thread_tree import ThreadNode
 
 __all__ = ["tree_lines"]
 

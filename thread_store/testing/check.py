@@ -11,8 +11,8 @@ from typing import TypeVar
 from protocol.items import RolloutItem
 from protocol.meta import SessionMeta
 from protocol.response_items import ResponseItem
-from thread_store.fork import ForkMode
-from thread_store.history import ThreadHistory
+from thread_store.chain.history import ThreadHistory
+from thread_store.forks.fork import ForkMode
 from thread_store.store import ThreadStore
 from thread_store.thread import Thread
 

@@ -6,7 +6,7 @@ from protocol.context import Compacted
 from protocol.errors import ActiveWriter, ForkPointInvalid
 from protocol.meta import SessionMeta
 from protocol.response_items import ResponseItem
-from thread_store.fork_point import ForkPoint
+from thread_store.chain.fork_point import ForkPoint
 from thread_store.store import ThreadStore
 from thread_store.testing.check import (
     MODES,

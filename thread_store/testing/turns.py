@@ -9,11 +9,11 @@ from protocol.call_state import ToolCall
 from protocol.errors import CallRefused, CompactionRefused
 from protocol.thread_fold import ThreadFold
 from protocol.tool_verdicts import ToolVerdict
-from thread_store.compaction_draft import Compaction
-from thread_store.model_item import ModelItem
+from thread_store.context.model_item import ModelItem
 from thread_store.store import ThreadStore
 from thread_store.testing.check import Check, ConformanceError, begin, collector, expect, expect_equal, said
 from thread_store.thread import Thread
+from thread_store.turns.compaction_draft import Compaction
 
 __all__ = ["CHECKS"]
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from protocol.line import RolloutLine
-from thread_store.injected_text import is_injected
+from thread_store.context.injected_text import is_injected
 from thread_store.transcript import tools
 from thread_store.transcript.fact import Fact, FactKind, Form
 from thread_store.transcript.payload_text import as_text, content_text

@@ -9,7 +9,8 @@ from msgspec import structs
 
 from protocol.errors import RolloutError
 from rollout.check import CheckReport, Finding, Severity, check_rollout
-from thread_store.base_check import check_base
+from thread_store.chain.base_check import check_base
+from thread_store.chain.late_items import find_replayable
 from thread_store.cli.failures import ExitCode, report_error
 from thread_store.cli.older_files import home_of
 from thread_store.cli.options import shared_options, terminal_of
@@ -17,7 +18,6 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
 from thread_store.errors import NotCurrentRollout
-from thread_store.late_items import find_replayable
 
 __all__ = ["command"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from thread_store.checkpoint_scan import Problem
+from thread_store.chain.lineage import BaseProblem, Lineage
 from thread_store.cli.context_view import item_object, print_payload, summary_object
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.older_files import home_of
@@ -14,8 +14,8 @@ from thread_store.cli.reading import find_writer
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import Target, find_target
 from thread_store.cli.terminal import Terminal
-from thread_store.lineage import BaseProblem, Lineage
-from thread_store.model_context import ModelContext, build_model_context
+from thread_store.context.checkpoint_scan import Problem
+from thread_store.context.model_context import ModelContext, build_model_context
 
 __all__ = ["command"]
 

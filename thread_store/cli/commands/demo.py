@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from thread_store.chain.thread_tree import build_tree
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
@@ -16,11 +17,10 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.short_ids import ShortIds
 from thread_store.cli.terminal import Terminal, command_line
 from thread_store.cli.tree_view import tree_lines
-from thread_store.demo import Comparison, DemoReport, run_demo
-from thread_store.demo_resume import ResumeReport
-from thread_store.demo_tools import OUTBOX
+from thread_store.demo.demo import Comparison, DemoReport, run_demo
+from thread_store.demo.demo_resume import ResumeReport
+from thread_store.demo.demo_tools import OUTBOX
 from thread_store.home import Home
-from thread_store.thread_tree import build_tree
 
 __all__ = ["command"]
 

@@ -8,6 +8,8 @@ from typing import Literal
 import click
 
 from protocol.ids import ThreadId
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
 from thread_store.cli.fork_points import PointArguments
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import NamedThread, find_named, require_thread
@@ -16,11 +18,9 @@ from thread_store.cli.progress import ByteProgress
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import last_ordinal
 from thread_store.cli.terminal import Terminal
-from thread_store.fork import Fork, make_fork
-from thread_store.fork_point import ForkPoint
-from thread_store.fork_tree import fork_tree
+from thread_store.forks.fork import Fork, make_fork
+from thread_store.forks.fork_tree import fork_tree
 from thread_store.home import Home
-from thread_store.lineage import Lineage
 from thread_store.locks import ThreadLocks
 
 __all__ = ["command"]

@@ -9,13 +9,13 @@ from typing import Any
 import click
 
 from rollout.repair import RepairAction, RepairReport, repair_rollout
+from thread_store.chain.late_items import find_replayable
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
-from thread_store.late_items import find_replayable
 
 __all__ = ["command"]
 

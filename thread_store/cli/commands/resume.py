@@ -18,9 +18,9 @@ from thread_store.cli.resume_view import (
 from thread_store.cli.resumed_thread import ResumedThread, find_last, find_resumed
 from thread_store.cli.safe_text import safe_text
 from thread_store.cli.terminal import Terminal
-from thread_store.request_body import MessageForm, request_body
-from thread_store.resume_refusals import REFUSAL_RULES, refuse
-from thread_store.resume_state import ResumeState
+from thread_store.context.request_body import MessageForm, request_body
+from thread_store.resume.resume_refusals import REFUSAL_RULES, refuse
+from thread_store.resume.resume_state import ResumeState
 
 __all__ = ["command"]
 

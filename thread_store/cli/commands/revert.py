@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from thread_store.blocking_thread import BlockingThread
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.fork_points import PointArguments
 from thread_store.cli.library_log import attach_log
@@ -16,10 +18,8 @@ from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import Target, last_ordinal
 from thread_store.cli.terminal import Terminal
-from thread_store.fork_point import ForkPoint
-from thread_store.lineage import Lineage
+from thread_store.forks.revert_plan import RevertPlan, plan_revert
 from thread_store.local_threads import LocalThreads
-from thread_store.revert_plan import RevertPlan, plan_revert
 
 __all__ = ["command"]
 

@@ -22,7 +22,7 @@ from thread_store.cli.terminal import Terminal
 from thread_store.transcript import FactKind, Transcript, TranscriptEntry
 
 if TYPE_CHECKING:
-    from thread_store.lineage import Lineage
+    from thread_store.chain.lineage import Lineage
 
 __all__ = ["command"]
 

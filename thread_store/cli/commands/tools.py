@@ -7,8 +7,7 @@ from typing import get_args
 
 import click
 
-from thread_store.call_decision import Outcome
-from thread_store.call_table import CallTable, ListedDamage, list_calls
+from thread_store.chain.lineage import Lineage
 from thread_store.cli.call_view import (
     call_object,
     damage_object,
@@ -26,7 +25,8 @@ from thread_store.cli.reading import find_writer
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, Target, find_target
 from thread_store.cli.terminal import Terminal
-from thread_store.lineage import Lineage
+from thread_store.resume.call_decision import Outcome
+from thread_store.resume.call_table import CallTable, ListedDamage, list_calls
 
 __all__ = ["command"]
 

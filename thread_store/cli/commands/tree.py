@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from thread_store.chain.thread_tree import ThreadNode, ThreadTree, build_tree
 from thread_store.cli.named_thread import find_named
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
@@ -16,7 +17,6 @@ from thread_store.cli.terminal import Terminal
 from thread_store.cli.tree_view import tree_lines
 from thread_store.errors import NotInHome
 from thread_store.home import Home
-from thread_store.thread_tree import ThreadNode, ThreadTree, build_tree
 
 __all__ = ["command"]
 

@@ -9,15 +9,15 @@ import click
 from protocol.errors import ThreadNotFound, WriterHolder
 from protocol.ids import ThreadId
 from thread_store.blocking_thread import BlockingThread
+from thread_store.chain.history import find_late_bytes
+from thread_store.chain.lineage import Lineage
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.library_log import attach_log
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
 from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
-from thread_store.history import find_late_bytes
 from thread_store.home import FRAGMENT_MIN, Home
-from thread_store.lineage import Lineage
 from thread_store.local_threads import LocalThreads
 from thread_store.locks import LockState, SeenLock, ThreadLocks
 

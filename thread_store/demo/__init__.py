@@ -1,0 +1,5 @@
+"""`rollout demo`: an agent that is killed and comes back."""
+
+from __future__ import annotations
+
+__all__ = []

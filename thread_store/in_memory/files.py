@@ -1,0 +1,109 @@
+"""Threads in memory, put into files for as long as somebody looks into them.
+
+Invariant: what is found in files and how a fork is made is decided by the code that does it for homes; the
+folder is gone when it is done.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from protocol.errors import ThreadNotFound
+from protocol.ids import ThreadId
+from protocol.session_memory import SessionMemory
+from protocol.tool_safety import ToolSafety
+from thread_store.chain.borders import resolve_border
+from thread_store.chain.fork_point import ForkPoint
+from thread_store.chain.lineage import Lineage
+from thread_store.folding.thread_folding import fold_lineage
+from thread_store.forks.fork import make_fork
+from thread_store.forks.fork_tree import fork_tree
+from thread_store.home import Home
+from thread_store.resume.resume_state import ResumeState, read_resume_state
+from thread_store.resume.resume_surroundings import surrounding_refusals
+from thread_store.thread_reading import ReadContext, read_context
+
+__all__ = ["MemoryReading", "find_border", "fork_in_files", "read_state"]
+
+
+@contextmanager
+def _files_of(threads: Mapping[ThreadId, bytes]) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
+    """A home with these threads, for as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
+        home, created = Home(folder), datetime.now()
+        paths = {thread_id: home.new_rollout_path(thread_id, created=created) for thread_id in threads}
+        for thread_id, path in paths.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(threads[thread_id])
+        yield home, paths
+
+
+class MemoryReading:
+    """`ThreadReading` of a thread that is in no file."""
+
+    def __init__(self, thread_id: ThreadId, content_of: Callable[[ThreadId], bytearray]) -> None:
+        self._thread_id = thread_id
+        self._content_of = content_of
+
+    def context(self) -> ReadContext:
+        """As `ThreadReading.context`."""
+        try:
+            with self._lineage() as lineage:
+                return read_context(lineage)
+        except ThreadNotFound:
+            return ReadContext((), None)
+
+    def memory(self) -> SessionMemory:
+        """As `ThreadReading.memory`."""
+        try:
+            with self._lineage() as lineage:
+                return fold_lineage(lineage).fold.memory
+        except ThreadNotFound:
+            return SessionMemory()
+
+    @contextmanager
+    def _lineage(self) -> Iterator[Lineage]:
+        content = bytes(self._content_of(self._thread_id))
+        with (
+            _files_of({self._thread_id: content}) as (home, paths),
+            Lineage.resolve(paths[self._thread_id], home) as lineage,
+        ):
+            yield lineage
+
+
+def fork_in_files(
+    threads: Mapping[ThreadId, bytes],
+    source: ThreadId,
+    child: ThreadId,
+    at: ForkPoint | None,
+    with_subagents: bool,
+) -> dict[ThreadId, bytearray]:
+    """The threads that a fork makes of these: the source, and its sub-agents if they go with it."""
+    with _files_of(threads) as (home, paths):
+        if with_subagents:
+            made = fork_tree(source, home=home, thread_id=child, point=at)
+        else:
+            target = home.new_rollout_path(child)
+            made = [make_fork(paths[source], target, thread_id=child, home=home, point=at)]
+        return {ThreadId.parse(fork.thread_id): bytearray(Path(fork.path).read_bytes()) for fork in made}
+
+
+def read_state(thread_id: ThreadId, content: bytes, *, deep: bool, safety: ToolSafety) -> ResumeState:
+    """The resume state of a thread, its workspace looked at. Its path is none that stays.
+
+    Raises:
+        NotARollout: it isn't begun.
+    """
+    with _files_of({thread_id: content}) as (home, paths):
+        state = read_resume_state(paths[thread_id], home, deep=deep, safety=safety)
+    return state.with_refusals(surrounding_refusals(state))
+
+
+def find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
+    """How many bytes of a thread lie before a point."""
+    with _files_of({thread_id: content}) as (home, paths):
+        return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset
