@@ -14,6 +14,7 @@ import sys
 from typing import BinaryIO, NoReturn
 
 from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
+from rollout.courtesy import Courtesy
 
 __all__ = ["ByteSource", "RolloutSource", "is_compressed", "open_source", "raise_unreadable"]
 
@@ -39,7 +40,7 @@ class ByteSource:
     `seekable` says whether `read_at`, `size` and setting `position` are possible.
     """
 
-    __slots__ = ("_descriptor", "_file", "_owned", "name", "position", "seekable")
+    __slots__ = ("_courtesy", "_descriptor", "_file", "_owned", "name", "position", "seekable")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class ByteSource:
         self._descriptor = descriptor
         self._file = file
         self._owned = owned
+        self._courtesy = Courtesy()
 
     def read(self, size: int) -> bytes:
         """At least one byte and at most `size`; nothing only at the end."""
@@ -67,6 +69,7 @@ class ByteSource:
         return data
 
     def _read_on(self, size: int) -> bytes:
+        self._courtesy.give_way()
         if self._file is None:
             return os.read(self._descriptor, size)
         # read1 gives what has arrived: a line that came through a pipe isn't held back for the next.
@@ -87,6 +90,7 @@ class ByteSource:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_once(self, size: int, offset: int) -> bytes:
+        self._courtesy.give_way()
         if self._file is not None:
             self._file.seek(offset)
             return self._file.read(size)
