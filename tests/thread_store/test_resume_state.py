@@ -243,7 +243,7 @@ def test_what_stands_before_the_checkpoint_is_still_known(home: Home) -> None:
     script.add("turn_context", {"turn_id": TURN, "model": "m1", "cwd": "/srv"})
     script.event("token_count", info={"total_token_usage": {"total_tokens": 7}})
     script.add("x_files", {"path": "a.py", "size": 3})
-    agent = {"agent_thread_id": "kid", "kind": "started", "agent_path": "/root/kid"}
+    agent = {"agent_thread_id": "kid", "kind": "started", "agent_path": "/lead/kid"}
     script.add("event_msg", {"type": "sub_agent_activity", **agent})
     script.compacted("summary")
     path = write(script, home, base_instructions={"text": "be brief"}, x_task={"prompt": "mail"})
