@@ -30,6 +30,7 @@ def test_each_command_stands_in_the_readme() -> None:
     [
         ("README.md", "<!-- example -->"),
         ("README.md", "<!-- example: store -->"),
+        ("README.md", "<!-- example: resume -->"),
         ("docs/tool_calls.md", "<!-- example: agent -->"),
     ],
 )

@@ -40,6 +40,7 @@ def _in_a_thread(work: Callable[[], None]) -> None:
     thread.join()
 
 
+@pytest.mark.case("B76")
 def test_thread_pauses_once_for_each_while_that_it_worked(clock: _Clock) -> None:
     """However many steps a while has; a pause begins the next one."""
 
@@ -61,6 +62,7 @@ def test_main_thread_never_pauses(clock: _Clock) -> None:
     assert clock.pauses == []
 
 
+@pytest.mark.case("B76")
 def test_reading_a_file_in_a_thread_gives_way(clock: _Clock, tmp_path: Path) -> None:
     """Each read is a step, from a place or from where the last one ended."""
     (tmp_path / "file").write_bytes(b"0123456789")
