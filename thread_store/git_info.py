@@ -25,6 +25,8 @@ _log = logging.getLogger("thread_store.git")
 SECONDS_MAX = 0.9
 """A thread begins within a second, whatever git does."""
 
+_REAP_SECONDS_MAX = 1.0
+
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 _QUIET = {
     "GIT_OPTIONAL_LOCKS": "0",  # asking takes no lock in the user's repository
@@ -72,20 +74,25 @@ def _finish(process: subprocess.Popen[bytes] | None, deadline: float) -> str | N
     """What it printed; None if it failed, or didn't end in time."""
     if process is None:
         return None
-    with process:
-        try:
-            output, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            _log.info("git took too long: no information about the repository is recorded")
-            _kill(process)
-            return None
+    try:
+        output, _ = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        _log.info("git took too long: no information about the repository is recorded")
+        _kill(process)
+        return None
     text = output.decode("utf-8", "replace").strip()
     return text or None if process.returncode == 0 else None
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With whatever it has started."""
+    """With whatever it has started. One that hangs in the kernel is left to be waited for later."""
     if hasattr(os, "killpg"):
         os.killpg(process.pid, signal.SIGKILL)  # not yet waited for: the number is still its own
     else:
         process.kill()
+    if process.stdout is not None:
+        process.stdout.close()
+    try:
+        process.wait(_REAP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        _log.warning("git (process %d) can't be killed: it waits for a file system", process.pid)

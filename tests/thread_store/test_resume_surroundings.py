@@ -13,9 +13,11 @@ from protocol.errors import WriterHolder
 from tests.thread_store.histories import Script
 from tests.thread_store.resumed import state_of
 from thread_store.home import Home
+from thread_store.resume import resume_surroundings
 from thread_store.resume.resume_refusals import Refusal
 from thread_store.resume.resume_state import ResumeState
 from thread_store.resume.resume_surroundings import surrounding_refusals
+from thread_store.workspace import WorkspaceKind
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -100,3 +102,15 @@ def test_writer_is_named(home: Home, workspace: Path) -> None:
     assert refusal.reason == "live_writer"
     assert refusal.details == {"pid": 7, "host": "here", "since": "then", "command": "agent"}
     assert "7" in refusal.message
+
+
+@pytest.mark.case("B130")
+def test_workspace_that_does_not_answer_forbids_a_resume(
+    home: Home, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mount may hang; that is said, and git isn't asked."""
+    state = in_folder(home, workspace, COMMIT)
+    monkeypatch.setattr(resume_surroundings, "find_workspace_kind", lambda _: WorkspaceKind.SILENT)
+    [refusal] = surrounding_refusals(state)
+    assert refusal.reason.value == "workspace_missing"
+    assert "doesn't answer" in refusal.message

@@ -14,6 +14,7 @@ from rollout.paths import ARCHIVED_FOLDER
 from thread_store.git_info import find_git_info
 from thread_store.resume.resume_refusals import Refusal, RefusalReason
 from thread_store.resume.resume_state import ResumeState
+from thread_store.workspace import WorkspaceKind, find_workspace_kind
 
 __all__ = ["place_refusals", "surrounding_refusals", "workspace_refusals", "writer_refusal"]
 
@@ -55,10 +56,14 @@ def writer_refusal(state: ResumeState, writer: WriterHolder) -> Refusal:
 def workspace_refusals(state: ResumeState) -> Iterator[Refusal]:
     """The folder that the thread works in, and what git says of it."""
     cwd, thread = state.cwd, state.thread_id
-    if os.path.islink(cwd):
+    kind = find_workspace_kind(cwd)
+    if kind is WorkspaceKind.SYMLINK:
         message = f"the workspace {cwd} is a symbolic link"
         yield Refusal.make(RefusalReason.WORKSPACE_IS_SYMLINK, message, thread=thread, cwd=cwd)
-    elif not os.path.isdir(cwd):
+    elif kind is WorkspaceKind.SILENT:
+        message = f"the file system of the workspace {cwd} doesn't answer"
+        yield Refusal.make(RefusalReason.WORKSPACE_MISSING, message, thread=thread, cwd=cwd)
+    elif kind is WorkspaceKind.MISSING:
         message = f"there is no folder {cwd}" if cwd else "no workspace is recorded"
         yield Refusal.make(RefusalReason.WORKSPACE_MISSING, message, thread=thread, cwd=cwd)
     elif state.git is not None and state.git.commit_hash:
