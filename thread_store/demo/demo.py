@@ -173,7 +173,7 @@ def _start_agent(home: str, seconds: float, moment: Moment, complaints: IO[bytes
 
 def _import_path() -> str:
     """Where this very library is found, also when it is not installed."""
-    source = str(Path(__file__).resolve().parent.parent)
+    source = str(Path(__file__).resolve().parents[2])
     return os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
 
 
