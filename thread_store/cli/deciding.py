@@ -1,7 +1,7 @@
 """A person decides on a call that may have run: which one, what is asked, and what is said afterwards.
 
-Invariant: nothing is recorded without a yes, given at the terminal or with the command; what is recorded
-names who gave it. Nobody is asked about a thread that can't be written.
+Invariant: what is recorded names who decided. The command is the decision; where somebody sits at a terminal
+they are shown the call first, and asked. Nobody is asked about a thread that can't be written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from thread_store.cli.failures import ExitCode
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
 from thread_store.cli.resume_view import describe_refusal, refusal_objects
 from thread_store.cli.safe_text import safe_line
-from thread_store.cli.target import Target
 from thread_store.cli.terminal import Terminal
 from thread_store.home import FRAGMENT_MIN
 from thread_store.local_threads import LocalThreads
@@ -63,7 +62,7 @@ def decide(terminal: Terminal, argument: str, wanted: Wanted, *, yes: bool) -> i
     with LocalThreads(where.home) as threads:
         _refuse_writer(threads, where, named.path)
         call = _find_call(threads, where, wanted)
-        if not yes and not _is_wanted(terminal, named.target, call, wanted):
+        if not yes and _can_ask(terminal) and not _is_wanted(terminal, call, wanted):
             return ExitCode.REFUSED
         by = _who()
         state = resolve_call(
@@ -107,12 +106,12 @@ def _whole_id(state: ResumeState, text: str) -> str:
     return text
 
 
-def _is_wanted(terminal: Terminal, target: Target, call: ToolCall, wanted: Wanted) -> bool:
-    if terminal.json or sys.stdin is None or not sys.stdin.isatty() or not terminal.stderr.isatty():
-        again = f"{target.command('tools')} --resolve {safe_line(call.call_id)} {wanted.outcome} --yes"
-        message = "a decision on a call needs --yes when there is nobody to ask"
-        terminal.fail(message, code="needs_yes", hint=f"Try: {again}")
-        return False
+def _can_ask(terminal: Terminal) -> bool:
+    is_terminal = sys.stdin is not None and sys.stdin.isatty() and terminal.stderr.isatty()
+    return is_terminal and not terminal.json
+
+
+def _is_wanted(terminal: Terminal, call: ToolCall, wanted: Wanted) -> bool:
     name = safe_line(call.name or call.kind or "a call")
     terminal.note(f"{name} ({safe_line(call.call_id)}), {call.effect}: {safe_line(call.reason)}")
     if call.arguments:

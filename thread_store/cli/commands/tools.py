@@ -66,7 +66,7 @@ def command(
 
     --resolve records a decision on a call, with who made it and when: that it happened, that it did not,
     or that it shall be tried again. CALL is its id, or the beginning or end of it (4 characters or more).
-    Without -y it asks; where nobody can be asked it refuses with exit code 7.
+    At a terminal it shows the call and asks first, without -y.
 
     \b
     Examples:
