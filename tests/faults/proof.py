@@ -45,7 +45,7 @@ _QUICKEST = {
     "torn_tail_thrown_away": ("sweep", "--workload", "torn"),
     "eagain_is_nothing": ("sweep", "--workload", "three", "--plan", "write,2,1,errno,11"),
     "short_count_ignored": ("sweep", "--workload", "three", "--plan", "write,2,1,short,-1"),
-    "unwritten_not_synced": ("power", "--workload", "five", "--plan", "lstat,8,0,errno,5"),
+    "unwritten_not_synced": ("power", "--workload", "five", "--plan", "lstat,6,0,errno,5"),
 }
 """What finds it in a second or two; by default a sweep of the workload `three`."""
 _SAMPLE = ("--sample", "120", "--stop-at", "1", "--processes", "1")
