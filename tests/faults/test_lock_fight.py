@@ -13,8 +13,13 @@ from tests.faults.lock_fight import KINDS, fight
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_stopped_and_robbed_processes_never_hold_a_lock_together(kind: str) -> None:
     """Never two holders, each refusal names one, a dead one's lock is free at once, no file stays."""
-    report = fight(seconds=4, processes=20, kind=kind)
-    assert not report.failures, report.failures
-    assert report.acquisitions > 20
-    assert report.refusals > 100
-    assert report.killed_holding > 3
+    acquisitions = refusals = killed_holding = 0
+    for _ in range(8):  # a machine that does other things gets less done in one
+        report = fight(seconds=4, processes=20, kind=kind)
+        assert not report.failures, report.failures
+        acquisitions += report.acquisitions
+        refusals += report.refusals
+        killed_holding += report.killed_holding
+        if acquisitions > 20 and refusals > 100 and killed_holding > 3:
+            return
+    assert (acquisitions > 20, refusals > 100, killed_holding > 3) == (True, True, True)
