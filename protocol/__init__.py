@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         PendingQueueFull,
         RecorderClosed,
         RecordTooLarge,
+        RedactionFailed,
+        RedactionUnavailable,
         ResumeRefused,
         RolloutError,
         RolloutExists,
@@ -93,7 +95,7 @@ if TYPE_CHECKING:
         WriterItem,
     )
     from protocol.plans import Plan, Todo
-    from protocol.redact import redact_item
+    from protocol.redact import redact_item, redact_item_by, redact_text
     from protocol.response_items import (
         CustomToolCall,
         CustomToolCallOutput,
@@ -201,6 +203,8 @@ __all__ = [
     "ReasoningItem",
     "RecordTooLarge",
     "RecorderClosed",
+    "RedactionFailed",
+    "RedactionUnavailable",
     "ResponseItem",
     "ResumeRefused",
     "RolloutError",
@@ -261,6 +265,8 @@ __all__ = [
     "parse_timestamp",
     "place_document",
     "redact_item",
+    "redact_item_by",
+    "redact_text",
     "tracks",
     "upcast_document",
 ]
@@ -273,7 +279,8 @@ _NAMES = {
     "errors": (
         "ActiveWriter ApprovalAnswered CallNotResolvable CallRefused CompactionRefused ForkPointInvalid "
         "ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
-        "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
+        "PendingQueueFull RecordTooLarge RecorderClosed RedactionFailed RedactionUnavailable ResumeRefused "
+        "RolloutError RolloutExists "
         "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
         "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"
     ),
@@ -290,7 +297,7 @@ _NAMES = {
         "ApprovalItem CallItem CheckItem ErasedItem FilesItem GapItem MemoryItem SourceItem StateItem "
         "WriterItem"
     ),
-    "redact": "redact_item",
+    "redact": "redact_item redact_item_by redact_text",
     "response_items": (
         "CustomToolCall CustomToolCallOutput FunctionCall FunctionCallOutput LocalShellCall Message "
         "Reasoning ResponseItem WebSearchCall"

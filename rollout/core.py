@@ -22,7 +22,6 @@ from protocol.events import TaskStarted
 from protocol.ids import ThreadId
 from protocol.items import RolloutItem, bind
 from protocol.meta import SessionMeta
-from protocol.redact import redact_item
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import AppendState, scan_for_append
 from rollout.config import RecorderConfig
@@ -31,6 +30,7 @@ from rollout.file_sink import FileSink
 from rollout.kept import keep_unwritten
 from rollout.paths import RolloutName
 from rollout.pending import Pending
+from rollout.redaction import Redaction
 from rollout.service import Service
 from rollout.sink import Sink
 from rollout.syscalls import FileCalls, let_go
@@ -58,19 +58,17 @@ class Core(NamedTuple):
 
 
 class _Binder:
-    """Fills in thread and turn where an item leaves them open, and applies the redactor, if there is one."""
+    """Fills in thread and turn where an item leaves them open."""
 
-    def __init__(self, thread_id: str, redact: Callable[[str], str] | None) -> None:
+    def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
-        self._redact = redact
         # Codex passes over items without a turn: before the first one begins, the thread's id stands in.
         self._turn_id = thread_id
 
     def __call__(self, item: RolloutItem) -> RolloutItem:
         if isinstance(item, TaskStarted):
             self._turn_id = item.turn_id
-        bound = bind(item, self._thread_id, self._turn_id)
-        return bound if self._redact is None else redact_item(bound, self._redact)
+        return bind(item, self._thread_id, self._turn_id)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -123,7 +121,8 @@ def begin_core(
     """
     began_ms = now_ms()
     meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path, began_ms)
-    header = meta if config.redact is None else redact_item(meta, config.redact)
+    redaction = Redaction.of(config.redact, config.redact_items)
+    header = meta if redaction is None else redaction.item(meta)
     line = encode_item(header, timestamp=str(meta.timestamp), ordinal=0)
     return _assemble(
         path,
@@ -286,8 +285,7 @@ def _assemble(
         header=header,
         opening=opening,
         next_ordinal=next_ordinal,
-        bind=_Binder(thread_id, config.redact),
-        bind_all=config.redact is not None,
+        bind=_Binder(thread_id),
         stamp_ms=stamp_ms,
     )
     writer = Writer(

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time, time_ns
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from protocol.items import RawItem, RolloutItem
 from protocol.timestamps import format_timestamp
 from rollout.backlog import Chunk
 from rollout.config import Durability, RecorderConfig
+from rollout.redaction import Redaction
 
 __all__ = ["Pending", "Records"]
 
@@ -99,7 +100,6 @@ class Pending:
         "_acquire",
         "_bare_stamp",
         "_bind",
-        "_bind_all",
         "_buffer",
         "_buffer_start",
         "_calm",
@@ -119,6 +119,7 @@ class Pending:
         "_pending_bytes_max",
         "_plans",
         "_record_bytes_max",
+        "_redaction",
         "_reentered",
         "_refusal",
         "_release",
@@ -144,7 +145,6 @@ class Pending:
         opening: Callable[[int], bytes],
         next_ordinal: int | None,
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
-        bind_all: bool = False,
         stamp_ms: int = 0,
     ) -> None:
         """
@@ -153,7 +153,7 @@ class Pending:
                 that the last line of an old one lacks, or nothing.
             opening: makes the `x_writer opened` line that goes with the first record, from its time (ms).
             next_ordinal: None in a legacy rollout that numbers nothing.
-            bind: fills in thread and turn where a class of items needs it; `bind_all`: sees every item.
+            bind: fills in thread and turn where a class of items needs it.
             stamp_ms: timestamps never lie before it.
         """
         self._path = path
@@ -163,7 +163,7 @@ class Pending:
         self._header = header
         self._opening: Callable[[int], bytes] | None = opening
         self._bind = bind
-        self._bind_all = bind_all
+        self._redaction = Redaction.of(config.redact, config.redact_items)
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
         self._lines: dict[type, PlainLine] = {}
@@ -221,6 +221,16 @@ class Pending:
     def durable_bytes(self) -> int:
         """Stream position that a sync has covered."""
         return self._durable
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """What every item goes through; None: nothing."""
+        return self._redaction
+
+    @property
+    def redactions(self) -> Mapping[str, int]:
+        """How much was replaced in what was accepted, by rule."""
+        return {} if self._redaction is None else self._redaction.counts
 
     @property
     def opened(self) -> bool:
@@ -308,6 +318,8 @@ class Pending:
             self._renew_stamp()
         ordinal, urgency = self._next_ordinal, None
         run = bytearray()
+        if self._redaction is not None:
+            self._redaction.begin()
         if self._opening is not None:
             run += self._header + self._opening(self._stamp_ms)
         for item in items:
@@ -330,17 +342,24 @@ class Pending:
         self._header, self._opening = b"", None
         if urgency is Durability.SYNC:
             self.sync_wanted = end
+        if self._redaction is not None:
+            self._redaction.commit()
         return urgency
 
     def _append_line(self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None) -> None:
-        if plan.binds and self._bind is not None:
-            item = self._bind(item)
+        item = self._prepared(item, binds=plan.binds)
         if plan.numbered:
             run += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:
             run += self._bare_stamp + plan.bare_envelope
         encode_payload(item, run, kind_of(item))
         run += b"}\n"
+
+    def _prepared(self, item: RolloutItem, *, binds: bool) -> RolloutItem:
+        """The item as it is encoded."""
+        if binds and self._bind is not None:
+            item = self._bind(item)
+        return item if self._redaction is None else self._redaction.item(item)
 
     def _plan(self, item: RolloutItem) -> _Plan:
         kind = kind_of(item)
@@ -349,13 +368,14 @@ class Pending:
             envelope=kind.envelope,
             bare_envelope=kind.envelope_unnumbered,
             numbered=kind.numbered and self._next_ordinal is not None,
-            binds=kind.binds or self._bind_all,
+            binds=kind.binds,
             level=None if level is Durability.PENDING else level,
         )
         if not isinstance(item, RawItem):  # one class, many types
             cls = item.__class__
             self._plans[cls] = plan
-            if plan.numbered and kind.plain and not plan.binds and plan.level is None:
+            express = plan.level is None and not plan.binds and self._redaction is None
+            if plan.numbered and kind.plain and express:
                 self._lines[cls] = PlainLine(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
         return plan
 
@@ -376,8 +396,7 @@ class Pending:
         stashed = []
         for item in items:
             kind = kind_of(item)
-            if (kind.binds or self._bind_all) and self._bind is not None:
-                item = self._bind(item)
+            item = self._prepared(item, binds=kind.binds)
             payload = bytearray()
             encode_payload(item, payload, kind)
             if len(payload) + _ENVELOPE_BYTES_MAX > self._record_bytes_max:
@@ -385,6 +404,8 @@ class Pending:
             stashed.append(RawItem(kind.record_type, bytes(payload)))
         self._reentered.extend(stashed)
         self._mark = 0
+        if self._redaction is not None:
+            self._redaction.commit()
 
     def append_if_last(self, position: int, *items: Records) -> bool:
         """Accept the items if nothing was accepted behind that stream position; else return False.

@@ -153,4 +153,5 @@ class Progress:
             last_error=last_error,
             retries=retries,
             reopens=reopens,
+            redactions=pending.redactions,
         )
