@@ -46,7 +46,6 @@ async def test_secret_is_in_no_file_of_the_home(tmp_path: Path) -> None:
             turn.agent_message(f"I use {TOKEN}")
             async with turn.tool_call("shell", {"cmd": f"curl -u {TOKEN}"}, effect="none") as call:
                 call.completed(f"out: {TOKEN}")
-            turn.plan([(f"use {TOKEN}", "pending")]) if hasattr(turn, "plan") else None
         await thread.compact(lambda view: _summary())
         await thread.set_state("paused", reason=f"waits for {TOKEN}")
         child = await store.create_subagent(thread, nickname="ann")
@@ -65,7 +64,7 @@ async def test_secret_is_in_no_file_of_the_home(tmp_path: Path) -> None:
 
 
 async def _summary() -> Compaction:
-    return Compaction(message=f"so far: {TOKEN}")
+    return Compaction(f"so far: {TOKEN}", [ResponseItem.message("user", TOKEN)])
 
 
 @pytest.mark.case("B102")
@@ -167,16 +166,9 @@ def test_secret_of_the_command_line_is_in_no_lock_file(tmp_path: Path) -> None:
 
 
 def record(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    line = json.dumps(
-        {
-            "type": "response_item",
-            "payload": {
-                "type": "message",
-                "role": "user",
-                "content": [{"type": "input_text", "text": TOKEN}],
-            },
-        }
-    )
+    content = [{"type": "input_text", "text": TOKEN}]
+    payload = {"type": "message", "role": "user", "content": content}
+    line = json.dumps({"type": "response_item", "payload": payload})
     return subprocess.run(
         [sys.executable, "-m", "thread_store", "--home", str(home), "record", *arguments],
         input=line + "\n",
@@ -205,7 +197,7 @@ def test_record_does_not_redact_unless_told_to(
     """It is off by default."""
     done = record(tmp_path, *arguments, ROLLOUT_REDACT=variable)
     assert done.returncode == 0, done.stderr
-    assert len([*files_with_the_token(tmp_path)]) == 1
+    assert [*files_with_the_token(tmp_path / "sessions")]
 
 
 def test_unknown_rule_is_a_usage_error(tmp_path: Path) -> None:
