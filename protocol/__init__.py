@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol import tracks
     from protocol.approvals import Approval, ApprovalFold
+    from protocol.blobs import Blob, BlobProblem
+    from protocol.bounding import StorageBounds
     from protocol.call_state import Decision, ToolCall
     from protocol.checks import Check, CheckFold
     from protocol.codec import encode_item
@@ -144,6 +146,8 @@ __all__ = [
     "ApprovalFold",
     "ApprovalItem",
     "BaseInstructions",
+    "Blob",
+    "BlobProblem",
     "CallChange",
     "CallItem",
     "CallNotResolvable",
@@ -220,6 +224,7 @@ __all__ = [
     "Setting",
     "SourceItem",
     "StateItem",
+    "StorageBounds",
     "TaskComplete",
     "TaskStarted",
     "ThreadFacts",
@@ -272,6 +277,8 @@ __all__ = [
 ]
 
 _NAMES = {
+    "blobs": "Blob BlobProblem",
+    "bounding": "StorageBounds",
     "codec": "encode_item",
     "content": "EncryptedContent InputAudio InputImage InputText OutputText",
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",

@@ -26,6 +26,7 @@ from msgspec import Raw, Struct, structs
 from protocol.codec import compact_json, encode_payload, encode_value, kind_of, to_plain
 from protocol.errors import ItemNotEncodable, RedactionFailed
 from protocol.items import RawItem, RolloutItem
+from protocol.sealed import SEALED, is_signed
 
 __all__ = [
     "HOOK_RULE",
@@ -33,6 +34,7 @@ __all__ = [
     "QuickRedactor",
     "Redactor",
     "marker",
+    "parse_keeping_numbers",
     "redact_item",
     "redact_item_by",
     "redact_text",
@@ -65,8 +67,6 @@ def marker(rule: str) -> str:
 
 _MARKER = re.compile(r"\[redacted:([^\]\s]{1,100})\]")
 
-_SIGNATURES = frozenset({"signature", "thoughtSignature", "thinkingSignature", "thought_signature"})
-_SEALED = frozenset({"encrypted_content", "encrypted_function_args", *_SIGNATURES})
 _ID_ENDINGS = ("_id", "_ids", "Id", "Ids", "_uuid", "Uuid")
 _KEPT_NAMES = frozenset({"id", "ids", "uuid", "sha1", "sha256", "hash", "digest", "commit"})
 _HASH_ENDINGS = ("_sha256", "_sha1", "_hash", "_digest")
@@ -157,13 +157,13 @@ def _payload(item: RolloutItem) -> bytes:
 
 
 def _plain(item: RolloutItem) -> Any:
-    return _parse_keeping_numbers(_payload(item), item.record_type)
+    return parse_keeping_numbers(_payload(item), item.record_type)
 
 
 def _kept_in(value: Any) -> Iterator[Any]:
     """Everything in a plain value that no redactor may change."""
     if isinstance(value, dict):
-        if _is_signed(value):
+        if is_signed(value):
             yield value
             return
         for key, each in value.items():
@@ -189,7 +189,7 @@ class _Walk:
     def raw_item(self, item: RawItem) -> RawItem:
         payload = item.payload
         encoded = isinstance(payload, bytes | bytearray | memoryview | Raw)
-        value = _parse_keeping_numbers(bytes(payload), item.record_type) if encoded else payload
+        value = parse_keeping_numbers(bytes(payload), item.record_type) if encoded else payload
         changed = self.value(value)
         return item if changed is value else RawItem(item.record_type, changed)
 
@@ -207,7 +207,7 @@ class _Walk:
     def value(self, value: Any) -> Any:
         """Any value: names of ids, hashes and words are respected."""
         if isinstance(value, dict):
-            return value if _is_signed(value) else self._entries(value, self._entry)
+            return value if is_signed(value) else self._entries(value, self._entry)
         return self._other(value, self.value)
 
     def tool_input(self, value: Any) -> Any:
@@ -232,7 +232,7 @@ class _Walk:
         if text.lstrip(_JSON_SPACE)[:1] not in ("{", "["):
             return text, False
         try:
-            value = _parse_keeping_numbers(text.encode(), self._record_type)
+            value = parse_keeping_numbers(text.encode(), self._record_type)
         except (ItemNotEncodable, UnicodeEncodeError):
             return text, False
         changed = self.tool_input(value)
@@ -298,7 +298,7 @@ class _Walk:
         data = bytes(raw)
         if not data.lstrip().startswith((b'"', b"{", b"[")):
             return raw
-        value = _parse_keeping_numbers(data, self._record_type)
+        value = parse_keeping_numbers(data, self._record_type)
         changed = change(value)
         return raw if changed is value else changed
 
@@ -306,18 +306,18 @@ class _Walk:
 def _is_kept(key: str, value: Any) -> bool:
     """Whether a member is an id, a hash or sealed. A name proves little: the value must look so too."""
     members = value if isinstance(value, list | tuple) else (value,)
-    if key in _SEALED:
+    if key in SEALED:
         return all(isinstance(each, str) for each in members)
     named = key in _KEPT_NAMES or key.endswith(_ID_ENDINGS) or key.endswith(_HASH_ENDINGS)
     return named and all(isinstance(each, str) and _TOKEN.fullmatch(each) for each in members)
 
 
-def _is_signed(value: dict[Any, Any]) -> bool:
-    return any(value.get(name) for name in _SIGNATURES)
+def parse_keeping_numbers(data: bytes, record_type: str | None) -> Any:
+    """JSON as values; each number is kept as its own text (a `Raw`).
 
-
-def _parse_keeping_numbers(data: bytes, record_type: str | None) -> Any:
-    """JSON as values; each number is kept as its own text."""
+    Raises:
+        ItemNotEncodable: it is no JSON.
+    """
     compact_json(data, record_type)
     return json.loads(data, parse_int=_number, parse_float=_number)
 

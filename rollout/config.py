@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from protocol.bounding import StorageBounds
     from protocol.redact import ItemRedactor
 
 __all__ = ["Durability", "RecorderConfig"]
@@ -56,3 +57,6 @@ class RecorderConfig:
     redact_items: ItemRedactor | None = None
     """Applied to every item before `redact`. It returns one of the same type, with the same ids, hashes and
     signed blocks, and doesn't change the one it is given."""
+    bounds: StorageBounds | None = None
+    """Long texts and media are kept apart as blobs; None: all of a record stands in its line, as in Codex,
+    which can't follow a blob. A store in memory keeps everything in the line."""

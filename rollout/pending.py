@@ -22,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time, time_ns
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.codec import REFUSALS, PlainLine, encode_into, encode_payload, kind_of
 from protocol.errors import PendingQueueFull, RecordTooLarge, RolloutError
@@ -31,6 +31,10 @@ from protocol.timestamps import format_timestamp
 from rollout.backlog import Chunk
 from rollout.config import Durability, RecorderConfig
 from rollout.redaction import Redaction
+
+if TYPE_CHECKING:
+    from protocol.blobs import Blob
+    from protocol.bounding import StorageBounds
 
 __all__ = ["Pending", "Records"]
 
@@ -100,6 +104,10 @@ class Pending:
         "_acquire",
         "_bare_stamp",
         "_bind",
+        "_blob_bytes",
+        "_blob_ends",
+        "_blobs",
+        "_bounds",
         "_buffer",
         "_buffer_start",
         "_calm",
@@ -145,6 +153,7 @@ class Pending:
         opening: Callable[[int], bytes],
         next_ordinal: int | None,
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
+        bounds: StorageBounds | None = None,
         stamp_ms: int = 0,
     ) -> None:
         """
@@ -154,6 +163,7 @@ class Pending:
             opening: makes the `x_writer opened` line that goes with the first record, from its time (ms).
             next_ordinal: None in a legacy rollout that numbers nothing.
             bind: fills in thread and turn where a class of items needs it.
+            bounds: what leaves an item for a blob, where the sink keeps blobs.
             stamp_ms: timestamps never lie before it.
         """
         self._path = path
@@ -163,6 +173,12 @@ class Pending:
         self._header = header
         self._opening: Callable[[int], bytes] | None = opening
         self._bind = bind
+        self._bounds = bounds
+        self._blobs: tuple[Blob, ...] = ()
+        """Of the lines in the buffer."""
+        self._blob_ends: deque[tuple[int, int]] = deque()
+        """Stream position behind lines with blobs, and how many bytes these blobs have: not yet durable."""
+        self._blob_bytes = 0
         self._redaction = Redaction.of(config.redact, config.redact_items)
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
@@ -221,6 +237,11 @@ class Pending:
     def durable_bytes(self) -> int:
         """Stream position that a sync has covered."""
         return self._durable
+
+    @property
+    def blob_bytes(self) -> int:
+        """How many bytes of blobs are not yet durable."""
+        return self._blob_bytes
 
     @property
     def redaction(self) -> Redaction | None:
@@ -318,6 +339,7 @@ class Pending:
             self._renew_stamp()
         ordinal, urgency = self._next_ordinal, None
         run = bytearray()
+        blobs: list[Blob] = []
         if self._redaction is not None:
             self._redaction.begin()
         if self._opening is not None:
@@ -325,18 +347,27 @@ class Pending:
         for item in items:
             line_start = len(run)
             plan = self._plans.get(item.__class__) or self._plan(item)
-            self._append_line(item, plan, run, ordinal)
+            size = self._append_line(item, plan, run, ordinal, blobs)
             if plan.numbered:
                 ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
-            if len(run) - line_start > self._record_bytes_max:
-                raise self._too_large(item, len(run) - line_start)
+            size += len(run) - line_start
+            if size > self._record_bytes_max:
+                raise self._too_large(item, size)
             if plan.level is not None and urgency is not Durability.SYNC:
                 urgency = plan.level
         # One fact larger than the whole queue is taken when nothing else waits.
-        if before + len(run) > limit and before > self._durable:
+        blob_bytes = sum(len(each.data) for each in blobs)
+        if before + len(run) + blob_bytes > limit and before > self._durable:
             raise self._full(before)
         slow_items = self._slow_items + count - ((ordinal or 0) - (self._next_ordinal or 0))
         end = before + len(run)
+        if blobs:
+            self._blob_ends.append((end, blob_bytes))
+            self._blobs, self._blob_bytes, self._limit = (
+                (*self._blobs, *blobs),
+                self._blob_bytes + blob_bytes,
+                self._limit - blob_bytes,
+            )
         self._buffer += run
         self._slow_items, self._next_ordinal = slow_items, ordinal
         self._header, self._opening = b"", None
@@ -346,14 +377,28 @@ class Pending:
             self._redaction.commit()
         return urgency
 
-    def _append_line(self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None) -> None:
+    def _append_line(
+        self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None, blobs: list[Blob]
+    ) -> int:
+        """Returns how many bytes of it are in blobs, which are added to `blobs`."""
         item = self._prepared(item, binds=plan.binds)
         if plan.numbered:
             run += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:
             run += self._bare_stamp + plan.bare_envelope
+        start, blob_bytes = len(run), 0
         encode_payload(item, run, kind_of(item))
+        if self._bounds is not None and len(run) - start > self._bounds.payload_bytes_min:
+            from protocol.bounding import bound_item  # for the few who bound their storage
+
+            bound, found = bound_item(item, self._bounds)
+            if found:
+                del run[start:]
+                encode_payload(bound, run, kind_of(bound))
+                blobs += found
+                blob_bytes = sum(len(each.data) for each in found)
         run += b"}\n"
+        return blob_bytes
 
     def _prepared(self, item: RolloutItem, *, binds: bool) -> RolloutItem:
         """The item as it is encoded."""
@@ -374,7 +419,8 @@ class Pending:
         if not isinstance(item, RawItem):  # one class, many types
             cls = item.__class__
             self._plans[cls] = plan
-            express = plan.level is None and not plan.binds and self._redaction is None
+            express = plan.level is None and not plan.binds
+            express = express and self._redaction is None and self._bounds is None
             if plan.numbered and kind.plain and express:
                 self._lines[cls] = PlainLine(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
         return plan
@@ -442,7 +488,7 @@ class Pending:
 
     def _full(self, accepted_bytes: int) -> PendingQueueFull:
         return PendingQueueFull(
-            pending_bytes=accepted_bytes - self._durable,
+            pending_bytes=accepted_bytes - self._durable + self._blob_bytes,
             limit_bytes=self._pending_bytes_max,
             path=self._path,
             last_error=self.last_error,
@@ -485,16 +531,19 @@ class Pending:
 
     def _seal(self) -> None:
         items = self.accepted_items - self._sealed_items
-        sealed = [*self._sealed, Chunk(self._buffer, start=self._buffer_start, items=items)]
+        chunk = Chunk(self._buffer, start=self._buffer_start, items=items, blobs=self._blobs)
+        sealed = [*self._sealed, chunk]
         fresh, end = bytearray(), self.accepted_bytes
-        self._sealed, self._buffer, self._buffer_start = sealed, fresh, end
+        self._sealed, self._buffer, self._buffer_start, self._blobs = sealed, fresh, end, ()
         self._sealed_items += items
 
     def note_durable(self, stream: int) -> None:
         """Room again: everything up to `stream` is durable."""
         with self._lock:
             self._durable = stream
-            self._limit = stream + self._pending_bytes_max
+            while self._blob_ends and self._blob_ends[0][0] <= stream:
+                self._blob_bytes -= self._blob_ends.popleft()[1]
+            self._limit = stream + self._pending_bytes_max - self._blob_bytes
             if self._calm:
                 self._find_calm()
 
@@ -531,5 +580,7 @@ class Pending:
         self._refusal = refusal
         self._calm = False
         self._reentered.clear()
+        self._blobs, self._blob_bytes = (), 0
+        self._blob_ends.clear()
         self._buffer = bytearray()
         self._sealed = []
