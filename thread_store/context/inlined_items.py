@@ -6,6 +6,7 @@ that says so in it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from msgspec import Raw, structs
@@ -16,6 +17,8 @@ from thread_store.context.checkpoint_scan import Problem
 from thread_store.context.model_item import ModelItem
 
 __all__ = ["inline_items"]
+
+_log = logging.getLogger("thread_store")
 
 
 def inline_items(items: Sequence[ModelItem], lineage: Lineage) -> tuple[list[ModelItem], list[Problem]]:
@@ -35,5 +38,7 @@ def _inline(item: ModelItem, lineage: Lineage) -> tuple[ModelItem, list[Problem]
     place = item.place or Place(lineage.end.segment, 0)
     folder = BlobFolder(blob_folder(lineage.segments[place.segment].path))
     payload, missing = inline_payload(bytes(item.payload), folder.read, record_type="response_item")
+    for each in missing:
+        _log.warning("%s: byte %d: %s", lineage.segments[place.segment].path, place.offset, each.message)
     problems = [Problem(place, f"blob_{each.reason}", each.message) for each in missing]
     return structs.replace(item, payload=Raw(payload)), problems
