@@ -78,6 +78,7 @@ _FIELD_WORDS = _WORDS | {
     "history_mode",
     "key",
     "kind",
+    "last_line",
     "model_provider",
     "outcome",
     "phase",
@@ -90,7 +91,8 @@ _FIELD_WORDS = _WORDS | {
 _TOKEN = re.compile(r"\S{1,256}")
 _JSON_SPACE = " \t\r\n"
 _WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
-_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_.$@-]*")
+# A longer one, or one with digits as tokens have them, may be a secret that serves as a name.
+_NAME = re.compile(r"(?:[A-Za-z_$@][A-Za-z_.$@-]{0,63}|[A-Za-z_$@][A-Za-z0-9_.$@-]{0,15})\Z")
 _TOOL_INPUT = frozenset({"arguments", "input", "parameters", "args"})
 
 
@@ -129,15 +131,16 @@ def redact_item_by(item: RolloutItem, redact: ItemRedactor) -> RolloutItem:
         RedactionFailed: the hook raised an error, gave no item of that type, or changed an id, a hash or a
             signed or encrypted block.
     """
-    changed: RolloutItem = _call(redact, item, item.record_type)
-    if changed is item:
-        return item
-    if not isinstance(changed, RolloutItem) or changed.record_type != item.record_type:
-        raise RedactionFailed(f"gave no item of type {item.record_type}", item_type=item.record_type)
-    kept, left = ([*_kept_in(_plain(each))] for each in (item, changed))
-    if kept != left:
-        reason = "changed an id, a hash, or a signed or encrypted block"
-        raise RedactionFailed(reason, item_type=item.record_type)
+    record_type, before = item.record_type, _payload(item)  # first: the hook may change the item itself
+    changed: RolloutItem = _call(redact, item, record_type)
+    if not isinstance(changed, RolloutItem) or changed.record_type != record_type:
+        raise RedactionFailed(f"gave no item of type {record_type}", item_type=record_type)
+    after = _payload(changed)
+    if after != before:
+        kept, left = ([*_kept_in(parse_keeping_numbers(each, record_type))] for each in (before, after))
+        if kept != left:
+            reason = "changed an id, a hash, or a signed or encrypted block"
+            raise RedactionFailed(reason, item_type=record_type)
     return changed
 
 
@@ -154,10 +157,6 @@ def _payload(item: RolloutItem) -> bytes:
     payload = bytearray()
     encode_payload(item, payload, kind_of(item))
     return bytes(payload)
-
-
-def _plain(item: RolloutItem) -> Any:
-    return parse_keeping_numbers(_payload(item), item.record_type)
 
 
 def _kept_in(value: Any) -> Iterator[Any]:
@@ -189,9 +188,12 @@ class _Walk:
     def raw_item(self, item: RawItem) -> RawItem:
         payload = item.payload
         encoded = isinstance(payload, bytes | bytearray | memoryview | Raw)
-        value = parse_keeping_numbers(bytes(payload), item.record_type) if encoded else payload
+        if not encoded:
+            changed = self.value(payload)
+            return item if changed is payload else RawItem(item.record_type, changed)
+        value, shadowed = _parse_all(bytes(payload), item.record_type)
         changed = self.value(value)
-        return item if changed is value else RawItem(item.record_type, changed)
+        return item if changed is value and not shadowed else RawItem(item.record_type, changed)
 
     def struct(self, value: Any) -> Any:
         changes = {}
@@ -232,11 +234,13 @@ class _Walk:
         if text.lstrip(_JSON_SPACE)[:1] not in ("{", "["):
             return text, False
         try:
-            value = parse_keeping_numbers(text.encode(), self._record_type)
+            value, shadowed = _parse_all(text.encode(), self._record_type)
         except (ItemNotEncodable, UnicodeEncodeError):
             return text, False
         changed = self.tool_input(value)
-        return (text if changed is value else encode_value(changed, self._record_type).decode()), True
+        if changed is value and not shadowed:
+            return text, True
+        return encode_value(changed, self._record_type).decode(), True
 
     def _as_json(self, text: str) -> str:
         """A JSON document stays one, though its redactor took a quote or a bracket with it."""
@@ -298,9 +302,9 @@ class _Walk:
         data = bytes(raw)
         if not data.lstrip().startswith((b'"', b"{", b"[")):
             return raw
-        value = parse_keeping_numbers(data, self._record_type)
+        value, shadowed = _parse_all(data, self._record_type)
         changed = change(value)
-        return raw if changed is value else changed
+        return raw if changed is value and not shadowed else changed
 
 
 def _is_kept(key: str, value: Any) -> bool:
@@ -320,6 +324,21 @@ def parse_keeping_numbers(data: bytes, record_type: str | None) -> Any:
     """
     compact_json(data, record_type)
     return json.loads(data, parse_int=_number, parse_float=_number)
+
+
+def _parse_all(data: bytes, record_type: str | None) -> tuple[Any, bool]:
+    """The same, and whether a member stands behind another one of its name, which nobody would look at."""
+    compact_json(data, record_type)
+    shadowed = False
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal shadowed
+        members = dict(pairs)
+        shadowed = shadowed or len(members) < len(pairs)
+        return members
+
+    value = json.loads(data, parse_int=_number, parse_float=_number, object_pairs_hook=take)
+    return value, shadowed
 
 
 def _number(text: str) -> Raw:

@@ -50,7 +50,8 @@ class BlobSink:
         self._inner.create(backlog)
 
     def append(self, chunk: Chunk) -> None:
-        if chunk.blobs and not chunk.blobs_placed:
+        # At each try: what was placed long ago may be gone.
+        if chunk.blobs and not chunk.handed:
             for blob in chunk.blobs:
                 self._folder.place(blob)
                 with self._lock:

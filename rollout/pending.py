@@ -46,6 +46,7 @@ _CHUNK_GROWTH_MAX = 8
 _ENVELOPE_BYTES_MAX = 1024
 _SCRATCH_BYTES_KEPT = 64 << 10
 _NO_LIMIT = 1 << 62
+_OWN_NOTE = b',"type":"x_writer","payload":'
 
 _ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
 
@@ -347,7 +348,8 @@ class Pending:
         for item in items:
             line_start = len(run)
             plan = self._plans.get(item.__class__) or self._plan(item)
-            size = self._append_line(item, plan, run, ordinal, blobs)
+            own = not count and plan.envelope == _OWN_NOTE
+            size = self._append_line(item, plan, run, ordinal, blobs, own=own)
             if plan.numbered:
                 ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
             size += len(run) - line_start
@@ -378,10 +380,19 @@ class Pending:
         return urgency
 
     def _append_line(
-        self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None, blobs: list[Blob]
+        self,
+        item: RolloutItem,
+        plan: _Plan,
+        run: bytearray,
+        ordinal: int | None,
+        blobs: list[Blob],
+        *,
+        own: bool,
     ) -> int:
-        """Returns how many bytes of it are in blobs, which are added to `blobs`."""
-        item = self._prepared(item, binds=plan.binds)
+        """Returns how many bytes of it are in blobs, which are added to `blobs`. `own`: it holds nobody's
+        text, and a hook that fails must not keep a writer from its end."""
+        if not own:
+            item = self._prepared(item, binds=plan.binds)
         if plan.numbered:
             run += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:

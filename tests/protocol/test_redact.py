@@ -312,6 +312,26 @@ def test_interrupt_inside_of_a_hook_is_no_failure() -> None:
         redact_item(ResponseItem.message("user", "x"), interrupted)
 
 
+@pytest.mark.case("B102")
+@pytest.mark.parametrize(
+    "item",
+    [
+        RolloutItem.raw("x", b'{"a":"CANARY","a":"x"}'),
+        RolloutItem.raw("x", {"raw": Raw(b'[{"a":"CANARY","a":"x"}]')}),
+        ResponseItem.function_call(name="n", arguments='{"a":"CAN\\u0041RY","a":"x"}', call_id="c"),
+        RolloutItem.raw("x", {"sk_CANARY_0123456789": 1}),
+        RolloutItem.raw("x", {"a": {"CANARYCANARY" * 9: 1}}),
+    ],
+)
+def test_secret_does_not_hide_behind_a_name(item: RolloutItem) -> None:
+    """As one itself, or as the value of one that comes again and is the only one that counts."""
+    line = encode_item(redact_item(item, lambda text: text.replace("CANARY", "[gone]")), timestamp="T")
+    payload = json.loads(line)["payload"]
+    assert "CANARY" not in json.dumps(payload)
+    assert b"CANARY" not in line
+    assert b"CAN" not in line
+
+
 @pytest.mark.case("B103")
 @pytest.mark.parametrize(
     "arguments", ['{"a": "x SECRET", "b": 1}', ' [ "SECRET" ]', '{"a":{"b":"\\"SECRET\\""}}']
@@ -375,6 +395,17 @@ def test_hook_on_items_may_not_change_what_names_or_proves(item: RolloutItem, ch
     """Another id, another sealed block, another type or no item: refused, and nothing is recorded."""
     with pytest.raises(RedactionFailed):
         redact_item_by(item, lambda item: changed)
+
+
+def test_hook_on_items_that_changes_the_item_itself_is_judged_too() -> None:
+    """Though it gives back the very item that it was given."""
+
+    def change(item: Any) -> Any:
+        item.call_id = "another"
+        return item
+
+    with pytest.raises(RedactionFailed):
+        redact_item_by(ResponseItem.function_call(name="n", arguments="{}", call_id="c"), change)
 
 
 def test_quick_redactor_is_asked_first() -> None:

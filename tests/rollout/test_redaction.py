@@ -63,6 +63,27 @@ async def test_failing_hook_refuses_the_item_and_nothing_else(tmp_path: Path) ->
 
 
 @pytest.mark.asyncio
+async def test_hook_that_fails_for_good_keeps_no_recorder_from_its_end(tmp_path: Path) -> None:
+    """What was accepted before is written, and the session is closed as ever."""
+    works = True
+
+    def breaks(text: str) -> str:
+        if not works:
+            raise ValueError(text)
+        return text
+
+    path = tmp_path / "r.jsonl"
+    recorder = await RolloutRecorder.create(path, config=RecorderConfig(redact=breaks))
+    recorder.record_nowait(said("fine"))
+    works = False
+    with pytest.raises(RedactionFailed):
+        recorder.record_nowait(said("fine"))
+    await recorder.aclose()
+    assert path.read_text().count("my key is") == 1
+    assert '"event":"closed"' in path.read_text()
+
+
+@pytest.mark.asyncio
 async def test_hook_on_items_runs_before_the_hook_on_texts(tmp_path: Path) -> None:
     """Both are applied to every item, the meta line among them."""
 

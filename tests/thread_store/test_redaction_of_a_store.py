@@ -35,8 +35,9 @@ def files_with_the_token(folder: Path) -> Iterator[str]:
 
 @pytest.mark.case("B102")
 @pytest.mark.asyncio
-async def test_secret_is_in_no_file_of_the_home(tmp_path: Path) -> None:
-    """Turns, calls, decisions, states, compactions, sub-agents, forks, memory and snapshots."""
+async def test_secret_is_in_no_file_of_the_home(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Turns, calls, decisions, states, compactions, sub-agents, forks, memory and snapshots; nor in a log."""
+    caplog.set_level("DEBUG")
     git = GitInfo(repository_url=f"https://x:{TOKEN}@host/repo.git")
     meta = SessionMeta(cwd=f"/srv/{TOKEN}", git=git, x_task={"prompt": TOKEN})
     async with LocalThreadStore(tmp_path, config=CONFIG) as store:
@@ -61,6 +62,7 @@ async def test_secret_is_in_no_file_of_the_home(tmp_path: Path) -> None:
         assert not [*files_with_the_token(tmp_path)]
     assert not [*files_with_the_token(tmp_path)]
     assert len([*tmp_path.rglob("rollout-*.jsonl")]) == 3
+    assert TOKEN not in caplog.text
 
 
 async def _summary() -> Compaction:

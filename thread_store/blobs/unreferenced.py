@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from msgspec import Struct
 from protocol.blobs import BLOB_NAME
 from protocol.errors import RolloutError, RolloutUnreadable
 from rollout.blobs import BLOB_FOLDER, BlobCalls, BlobFolder
+from rollout.kept import spill_folder
 from rollout.lines import Break
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.source import ByteSource, is_compressed, open_source
@@ -163,6 +165,9 @@ class _Search:
     def _files(self) -> Iterator[Path]:
         for name in (SESSIONS_FOLDER, ARCHIVED_FOLDER, "thread-store/kept"):
             yield from self._walk(self._home.path / name)
+        spilt = spill_folder(tempfile.gettempdir())
+        if _is_own(spilt):
+            yield from self._walk(spilt)
 
     def _walk(self, folder: Path) -> Iterator[Path]:
         try:
@@ -224,3 +229,12 @@ class _Search:
         blobs = () if passed_over else (*self.candidates.values(), *self._temporary)
         named = self._count - len(self.candidates)
         return UnreferencedBlobs(blobs, named, passed_over)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether nobody else can have put it there."""
+    try:
+        status = os.lstat(folder)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and (not hasattr(os, "geteuid") or status.st_uid == os.geteuid())
