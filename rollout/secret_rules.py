@@ -34,8 +34,10 @@ _TEXT_CHARS_MIN = 8
 """No rule finds anything in less."""
 
 _MARKERS = re.compile(rb"\[redacted:[^\]\s]{1,100}\]")
-# A control character as JSON escapes it, or any short escape, at any depth of JSON in JSON.
-_ESCAPES = re.compile(rb"\\+(?:u00[01][0-9a-fA-F]|[nrtbf\"/])?")
+# A colour of a terminal: its last letter would stand right before what is coloured.
+_COLOURS = re.compile(rb"\x1b\[[0-9;:?]*[@-~]")
+# The same, a control character as JSON escapes it, or any short escape, at any depth of JSON in JSON.
+_ESCAPES = re.compile(rb"\\+(?:u001[bB]\[[0-9;:?]*[@-~]|u00[01][0-9a-fA-F]|[nrtbf\"/])?")
 _MEDIA = re.compile(r"data:(?:image|audio|video)/[^,]{0,200};base64,[A-Za-z0-9+/=]*\Z")
 # Rules also find what only goes with a secret (an account, a host); of those, what is secret all the same.
 _SECRET_HELPER = re.compile(r"secret|security-token|passphrase|consumer-key")
@@ -109,6 +111,9 @@ class SecretRules:
     def _spans(self, data: bytes) -> Iterator[_Span]:
         """Where secrets stand, in no order. One that ends at -1 stands nobody knows where."""
         findings = self._catalog.scanner.scan(data)
+        if b"\x1b[" in data:
+            plain = _COLOURS.sub(lambda found: b" " * len(found[0]), data)  # every byte at its place
+            findings = [*findings, *self._catalog.scanner.scan(plain)]
         if not findings:
             return
         markers = [match.span() for match in _MARKERS.finditer(data)]

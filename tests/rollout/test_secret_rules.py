@@ -60,6 +60,19 @@ def test_letter_escapes_hide_nothing() -> None:
     assert json.loads(json.loads(line)["payload"]["arguments"]) == {"a": marker("github-pat")}
 
 
+@pytest.mark.parametrize(
+    "around", ["\x1b[31m{}\x1b[0m", "\\n{}\\n", "'{}'", "\t{}\r\n", "\ufeff{}", "x\u2028{}"]
+)
+@pytest.mark.parametrize("rule", ["github-pat", "slack-bot-token", "aws-access-key-id"])
+def test_what_stands_right_before_a_secret_hides_nothing(rule: str, around: str) -> None:
+    """The colour of a terminal, an escape that was printed, a quote."""
+    secret = SECRETS[rule][1]
+    text = around.format(secret)
+    assert RULES(text) == around.format(marker(rule))
+    line = recorded(ResponseItem.function_call_output(call_id="c", output=text))
+    assert secret.encode() not in line
+
+
 def test_secret_in_base64_is_found() -> None:
     """Its code goes as a whole."""
     code = base64.b64encode(TOKEN.encode()).decode()
