@@ -39,6 +39,6 @@ def _inline(item: ModelItem, lineage: Lineage) -> tuple[ModelItem, list[Problem]
     folder = BlobFolder(blob_folder(lineage.segments[place.segment].path))
     payload, missing = inline_payload(bytes(item.payload), folder.read, record_type="response_item")
     for each in missing:
-        _log.warning("%s: byte %d: %s", lineage.segments[place.segment].path, place.offset, each.message)
+        _log.info("%s: byte %d: %s", lineage.segments[place.segment].path, place.offset, each.message)
     problems = [Problem(place, f"blob_{each.reason}", each.message) for each in missing]
     return structs.replace(item, payload=Raw(payload)), problems

@@ -57,10 +57,9 @@ def command(
 
     \b
     Examples:
-      my-agent | rollout record
+      my-agent | rollout record --redact on
       rollout record items.jsonl --thread 7f3a
       echo "run the tests" | rollout record --text
-      my-agent | rollout record --redact on
     """
     if thread is not None and cwd is not None:
         raise click.UsageError("--cwd is for a new thread; --thread names an old one", ctx=context)
