@@ -225,6 +225,20 @@ def test_pending_limit_counts_blobs() -> None:
 
 
 @pytest.mark.guarantee("G7")
+def test_blobs_count_until_their_own_line_is_durable() -> None:
+    """A sync that covered what stands before them makes no room for them."""
+    pending = make(pending_bytes_max=12_000)
+    pending.append(long("a"))
+    first = pending.accepted_bytes
+    pending.append(long("b"))
+    pending.note_durable(first)
+    assert pending.blob_bytes == 5000
+    pending.append(long("c"))
+    with pytest.raises(PendingQueueFull):
+        pending.append(long("d"))
+
+
+@pytest.mark.guarantee("G7")
 def test_record_limit_counts_blobs() -> None:
     """A record is as large as what it holds, wherever that is kept; what is refused leaves no trace."""
     pending = make(record_bytes_max=4000)

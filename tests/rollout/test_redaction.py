@@ -105,6 +105,10 @@ def test_only_what_was_accepted_is_counted() -> None:
     with pytest.raises(PendingQueueFull):
         pending.append(said(), said("x" * 400))
     assert pending.redactions == {"canary": 1}
+    taken(pending)
+    pending.note_durable(pending.accepted_bytes)
+    pending.append(said())
+    assert pending.redactions == {"canary": 2}
     assert CANARY.encode() not in taken(pending)
 
 
