@@ -30,6 +30,11 @@ _OWN_RULES = Path(__file__).with_name("secret_rules.yml")
 
 _PASSES_MAX = 4
 """What is left may be found anew once its neighbour is gone; after so many passes the whole text goes."""
+_SCAN_SECONDS_MAX = 10.0
+"""A scan takes microseconds, of megabytes milliseconds. A text that takes longer was made to; it goes."""
+_WATCHED_BYTES_MIN = 256 << 10
+"""Shorter ones aren't watched: looking at the clock makes a scan three times as long."""
+_TOO_SLOW = "too-slow"
 _TEXT_CHARS_MIN = 8
 """No rule finds anything in less."""
 
@@ -82,6 +87,12 @@ class SecretRules:
         """The text without its secrets."""
         if len(text) < _TEXT_CHARS_MIN or (text.startswith("data:") and _MEDIA.match(text)):
             return text
+        try:
+            return self._cleaned(text)
+        except TimeoutError:
+            return marker(_TOO_SLOW)
+
+    def _cleaned(self, text: str) -> str:
         rule = ""
         for _ in range(_PASSES_MAX):
             data = text.encode("utf-8", "surrogatepass")
@@ -106,14 +117,18 @@ class SecretRules:
             if b"\nu" in plain and b"\\u" in payload:
                 return True  # an escaped letter hides whatever it likes
             payload = payload + b"\n" + plain
-        return any(True for _ in self._spans(payload))
+        try:
+            return any(True for _ in self._spans(payload))
+        except TimeoutError:
+            return True
 
     def _spans(self, data: bytes) -> Iterator[_Span]:
         """Where secrets stand, in no order. One that ends at -1 stands nobody knows where."""
-        findings = self._catalog.scanner.scan(data)
+        timeout = _SCAN_SECONDS_MAX if len(data) >= _WATCHED_BYTES_MIN else None
+        findings = self._catalog.scanner.scan(data, timeout=timeout)
         if b"\x1b[" in data:
             plain = _COLOURS.sub(lambda found: b" " * len(found[0]), data)  # every byte at its place
-            findings = [*findings, *self._catalog.scanner.scan(plain)]
+            findings = [*findings, *self._catalog.scanner.scan(plain, timeout=timeout)]
         if not findings:
             return
         markers = [match.span() for match in _MARKERS.finditer(data)]

@@ -128,6 +128,38 @@ def test_some_rules_can_be_chosen_or_left_out() -> None:
         SecretRules(without=["no-such-rule"])
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A_TOKEN=",
+        "LONGER_A_TOKEN=",
+        "AKIA",
+        "ghp_",
+        "authorization: bearer ",
+        "\\",
+        "\x1b[",
+        '"',
+        "[redacted:x]",
+    ],
+)
+def test_text_that_almost_matches_everywhere_is_no_trap(text: str) -> None:
+    """Its time grows as the text does: a tool's output is anybody's."""
+    assert len(RULES(text * 100_000)) > 1000
+
+
+def test_text_that_takes_too_long_goes_whole() -> None:
+    """Better than to hold up the agent, or to let it pass."""
+
+    class Slow:
+        def scan(self, data: bytes, *, timeout: float | None) -> list[object]:
+            raise TimeoutError
+
+    rules = SecretRules()
+    rules._catalog = rules._catalog._replace(scanner=Slow())  # type: ignore[arg-type]
+    assert rules("some text, whatever it is") == marker("too-slow")
+    assert rules.may_change(b"{}")
+
+
 def test_one_redactor_serves_many_threads() -> None:
     """It holds no state but its rules."""
     wrong: list[str] = []
