@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "redact")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -73,6 +73,10 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
         return await read_rows(
             options.dir, rounds=rounds, file_bytes=1_000_000 if options.quick else 50_000_000
         )
+    if options.bench == "redact":
+        from benches.redact import redact_rows
+
+        return await redact_rows(rounds=rounds, items=500 if options.quick else 20_000)
     if options.bench == "store":
         from benches.store import store_rows
 

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol.session_memory import SessionMemory
     from protocol.tool_verdicts import ToolVerdict
+    from thread_store.blobs.inlined import InlinedLine, inline_blobs
+    from thread_store.blobs.unreferenced import (
+        UnreferencedBlob,
+        UnreferencedBlobs,
+        find_unreferenced_blobs,
+        remove_blob,
+    )
     from thread_store.chain.fork_point import ForkPoint
     from thread_store.chain.history import ThreadHistory
     from thread_store.chain.thread_tree import ThreadTree, build_tree
@@ -47,6 +54,7 @@ __all__ = [
     "EventStreams",
     "ForkPoint",
     "Home",
+    "InlinedLine",
     "LocalThreadStore",
     "LocalThreads",
     "LocksBusy",
@@ -72,8 +80,13 @@ __all__ = [
     "Transcript",
     "TranscriptEntry",
     "Turn",
+    "UnreferencedBlob",
+    "UnreferencedBlobs",
     "build_tree",
+    "find_unreferenced_blobs",
+    "inline_blobs",
     "list_calls",
+    "remove_blob",
     "request_body",
 ]
 
@@ -84,6 +97,7 @@ _HOMES = {
     "EventStreams": "thread_store.streams",
     "ForkPoint": "thread_store.chain.fork_point",
     "Home": "thread_store.home",
+    "InlinedLine": "thread_store.blobs.inlined",
     "LocalThreadStore": "thread_store.local_store",
     "LocalThreads": "thread_store.local_threads",
     "LocksBusy": "thread_store.locks.errors",
@@ -109,8 +123,13 @@ _HOMES = {
     "Transcript": "thread_store.transcript",
     "TranscriptEntry": "thread_store.transcript",
     "Turn": "thread_store.turns.turn",
+    "UnreferencedBlob": "thread_store.blobs.unreferenced",
+    "UnreferencedBlobs": "thread_store.blobs.unreferenced",
     "build_tree": "thread_store.chain.thread_tree",
+    "find_unreferenced_blobs": "thread_store.blobs.unreferenced",
+    "inline_blobs": "thread_store.blobs.inlined",
     "list_calls": "thread_store.resume.call_table",
+    "remove_blob": "thread_store.blobs.unreferenced",
     "request_body": "thread_store.context.request_body",
 }
 

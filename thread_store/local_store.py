@@ -79,7 +79,7 @@ class LocalThreadStore:
         if self._entered:
             raise StoreClosed(self.home.path, "was entered before")
         self._entered = True
-        threads = LocalThreads(self.home, safety=self._tool_safety)
+        threads = LocalThreads(self.home, safety=self._tool_safety, config=self._config)
         starting = self._executor.submit(threads.start)
         try:
             await asyncio.wrap_future(starting)
@@ -141,9 +141,7 @@ class LocalThreadStore:
         # From now on, and not from when it is its turn: many may begin at once.
         git_until = time.monotonic() + GIT_SECONDS_MAX if self._collect_git else 0.0
         return await self._hold(
-            lambda: threads.create(
-                meta, config=config or self._config, git_seconds=git_until - time.monotonic()
-            )
+            lambda: threads.create(meta, config=config, git_seconds=git_until - time.monotonic())
         )
 
     async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
@@ -155,7 +153,7 @@ class LocalThreadStore:
             NotARollout, RolloutUnreadable: its rollout can't be appended to.
         """
         threads = self._require_open()
-        return await self._hold(lambda: threads.open(thread_id, config=config or self._config))
+        return await self._hold(lambda: threads.open(thread_id, config=config))
 
     async def resume_thread(
         self,
@@ -178,7 +176,7 @@ class LocalThreadStore:
 
         def resume() -> OpenThread:
             opened, state = local_resume.resume_thread(
-                threads, thread_id, deep=deep, allow=allow, config=config or self._config
+                threads, thread_id, deep=deep, allow=allow, config=config
             )
             states.append(state)
             return opened
@@ -296,7 +294,7 @@ class LocalThreadStore:
                 at=at,
                 mode=mode,
                 with_subagents=with_subagents,
-                config=config or self._config,
+                config=config,
             )
         )
 
@@ -313,7 +311,7 @@ class LocalThreadStore:
         """
         threads = self._require_open()
         point = ForkPoint.before_turn(before_turn)
-        return await self._hold(lambda: threads.revert(thread_id, point=point, config=config or self._config))
+        return await self._hold(lambda: threads.revert(thread_id, point=point, config=config))
 
     async def take_over_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
         """Take a thread from a writer that hangs, by force, and open it.
@@ -326,7 +324,7 @@ class LocalThreadStore:
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: it can't go on elsewhere.
         """
         threads = self._require_open()
-        return await self._hold(lambda: threads.take_over(thread_id, config=config or self._config)[0])
+        return await self._hold(lambda: threads.take_over(thread_id, config=config)[0])
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

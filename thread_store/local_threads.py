@@ -36,6 +36,7 @@ from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
 from rollout.head import require_rollout
 from rollout.paths import ARCHIVED_FOLDER
+from rollout.redaction import Redaction
 from rollout.service import Service
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_history
@@ -51,6 +52,7 @@ from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.locks import ThreadLocks, WriterLock
+from thread_store.locks.holder import redact_own_command
 from thread_store.open_threads import OpenThreads, flush, wait_for
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
@@ -61,8 +63,19 @@ __all__ = ["LocalThreads", "read_meta"]
 class LocalThreads:
     """Opens the threads of `home`. Used as `with LocalThreads(home) as threads`; any thread may call it."""
 
-    def __init__(self, home: Home, *, safety: ToolSafety = DEFAULT_TOOL_SAFETY) -> None:
+    def __init__(
+        self,
+        home: Home,
+        *,
+        safety: ToolSafety = DEFAULT_TOOL_SAFETY,
+        config: RecorderConfig | None = None,
+    ) -> None:
+        """
+        Args:
+            config: for all threads that are given none.
+        """
         self.home = home
+        self._default_config = config or RecorderConfig()
         self.safety = safety
         self.locks = ThreadLocks(home.path)
         self.derived = DerivedSnapshots(home)
@@ -107,6 +120,7 @@ class LocalThreads:
             InvalidThreadId: `meta.id` is no UUID.
             ActiveWriter: somebody holds the lock of that id.
         """
+        config = self._config_of(config)
         meta = meta or SessionMeta(cwd=os.getcwd())
         thread_id = ThreadId.new() if meta.id is None else ThreadId.parse(meta.id)
         known = meta.id is not None
@@ -120,7 +134,7 @@ class LocalThreads:
             core = create_core(
                 begun or self.home.new_rollout_path(thread_id, created=created),
                 meta,
-                config=config or RecorderConfig(),
+                config=config,
                 service=self._service,
                 fence=lock.verify,
                 on_close=on_close,
@@ -155,6 +169,7 @@ class LocalThreads:
             ActiveWriter: somebody writes it; the error names them.
             NotARollout, RolloutUnreadable: its rollout can't be appended to.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)  # a thread that there isn't gets no lock
 
@@ -175,12 +190,12 @@ class LocalThreads:
         path: str | os.PathLike[str],
         lock: WriterLock,
         on_close: _Release,
-        config: RecorderConfig | None,
+        config: RecorderConfig,
     ) -> _Made:
         meta = read_meta(path)
         core = open_core(
             path,
-            config=config or RecorderConfig(),
+            config=config,
             service=self._service,
             fence=lock.verify,
             on_close=on_close,
@@ -221,6 +236,7 @@ class LocalThreads:
             ForkPointInvalid: it has no such point.
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_fork`.
         """
+        config = self._config_of(config)
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._threads.find_writing(source)
         for each in self._threads.find_family(source) if with_subagents else [writing]:
@@ -253,9 +269,7 @@ class LocalThreads:
 
         return self._hold(lambda: self.locks.acquire(child), make)
 
-    def _fork_unwritten(
-        self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig | None
-    ) -> OpenThread:
+    def _fork_unwritten(self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig) -> OpenThread:
         """Of a thread that has no record yet there is its meta to take over."""
         if at not in (None, ForkPoint.end(), ForkPoint.turn(0)):
             raise ForkPointInvalid(str(at), "the thread has no record yet", path=source.core.path)
@@ -273,6 +287,7 @@ class LocalThreads:
             ForkPointInvalid: it has no such point.
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_revert`.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
 
@@ -308,6 +323,7 @@ class LocalThreads:
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_revert`; nobody holds
                 the thread then.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
         holder: WriterHolder | None = None
@@ -333,6 +349,14 @@ class LocalThreads:
             NotARollout, RolloutUnreadable: its rollout can't be read.
         """
         return read_history(self.home.find_thread(ThreadId.parse(thread_id)), self.home)
+
+    def _config_of(self, config: RecorderConfig | None) -> RecorderConfig:
+        """What holds for a thread. Called before its lock is taken, whose file tells of this process."""
+        config = config or self._default_config
+        redaction = Redaction.of(config.redact, config.redact_items)
+        if redaction is not None:
+            redact_own_command(redaction.text)
+        return config
 
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.
