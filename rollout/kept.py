@@ -42,6 +42,7 @@ __all__ = [
     "keep_unwritten",
     "kept_folder",
     "make_folders",
+    "spill_folder",
 ]
 
 _log = logging.getLogger("rollout.kept")
@@ -90,7 +91,8 @@ def _own_folders(rollout_path: _Path) -> list[Path]:
     return [folder.parent, folder] if find_home(rollout_path) is not None else []
 
 
-def _spill_folder(base: _Path) -> Path:
+def spill_folder(base: _Path) -> Path:
+    """Where unwritten items of this user go among temporary files, below the folder of these."""
     owner = os.getuid() if hasattr(os, "getuid") else 0
     return Path(base) / f"rollout-kept-{owner}"
 
@@ -173,7 +175,7 @@ def keep_unwritten(
 
     name = _kept_name(rollout_path, offset_bytes, header.at_ms, UNWRITTEN)
     places = [(kept_folder(rollout_path), _own_folders(rollout_path))]
-    places += [(folder, [folder]) for folder in map(_spill_folder, spill_folders)]
+    places += [(folder, [folder]) for folder in map(spill_folder, spill_folders)]
     for folder, own in places:
         try:
             return _set_aside(calls, folder, own, name, fill)
@@ -256,7 +258,7 @@ def find_kept(rollout_path: _Path, *, spill_folders: Sequence[_Path] | None = No
     if spill_folders is None:
         spill_folders = [tempfile.gettempdir()]
     found = list(_kept_in(kept_folder(rollout_path), rollout_path))
-    for folder in map(_spill_folder, spill_folders):
+    for folder in map(spill_folder, spill_folders):
         found += [each for each in _kept_in(folder, rollout_path, own=True) if _is_of(each, rollout_path)]
     return sorted(found, key=lambda each: (each.at_ms, each.offset_bytes, each.path))
 
