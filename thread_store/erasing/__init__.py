@@ -1,4 +1,5 @@
-"""Erasing: a record is overwritten in its place, and everything that was made of it goes too.
+"""Erasing: a record is overwritten in its place, and everything that was made of it goes too."""
 
-A floor of its own, beneath the stores: `erase` is what they call.
-"""
+from __future__ import annotations
+
+__all__ = []

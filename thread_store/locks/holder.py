@@ -96,9 +96,23 @@ def describe_self(*, fence: int, lease: bool = False) -> LockHolder:
 
 
 def _own_command() -> str | None:
-    command = " ".join(sys.orig_argv)[:_COMMAND_CHARACTERS]
+    command = " ".join(_without_secrets(sys.orig_argv))[:_COMMAND_CHARACTERS]
     # An argument that was no UTF-8 is held as lone surrogates, which JSON can't take.
     return command.encode(errors="replace").decode() or None
+
+
+_SECRET_OPTION = "--text"
+"""Of `rollout erase`: what must go from the home must not come into it by the lock."""
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    shown, hide = [], False
+    for each in arguments:
+        name, given, _ = each.partition("=")
+        is_option = len(name) > len("--t") and _SECRET_OPTION.startswith(name)
+        shown.append("***" if hide else f"{name}=***" if is_option and given else each)
+        hide = is_option and not given
+    return shown
 
 
 def encode_holder(holder: LockHolder) -> bytes:
