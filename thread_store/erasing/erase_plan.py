@@ -22,7 +22,7 @@ from thread_store.erasing.masking import mask_line
 from thread_store.erasing.needle import Needle
 from thread_store.erasing.places import ErasePlace
 from thread_store.erasing.resting import RestingRollouts
-from thread_store.erasing.rollout_search import Hit, RolloutSearch, search_rollout
+from thread_store.erasing.rollout_search import TORN, Hit, RolloutSearch, search_rollout
 
 __all__ = ["Copies", "ErasePlan", "FoundRollout", "PlannedRecord", "Planner", "identified"]
 
@@ -213,6 +213,9 @@ class Planner:
         if hit.line is not None:
             self.plan.records.append(_record(place, hit, masked=True))
             return _patch_of(hit, self._masked(place, hit, hit.line))
+        if hit.record_type == TORN:
+            self.plan.records.append(_record(place, hit))
+            return _patch_of(hit, b"")
         was = hit.sha256[:16] if self._resting.ends_at(place.rollout_id, hit.end + 1) else None
         self.plan.records.append(_record(place, hit))
         return _patch_of(hit, self.erased(hit, was=_was_before(hit) or was, path=place.path))

@@ -24,7 +24,7 @@ from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document, decoded_blocks
 from thread_store.erasing.erased_line import number_of
 from thread_store.erasing.needle import Needle
 
-__all__ = ["BEGIN_BYTES", "Hit", "RolloutSearch", "Wanted", "search_rollout"]
+__all__ = ["BEGIN_BYTES", "TORN", "Hit", "RolloutSearch", "Wanted", "search_rollout"]
 
 BEGIN_BYTES = 256
 """So much of a record is kept: it tells its time, type and number."""
@@ -66,6 +66,9 @@ class RolloutSearch(Struct, kw_only=True):
     """Of a compressed file: bytes are missing, so it can't be written anew."""
 
 
+TORN = "torn tail"
+"""In the place of a type: what was never finished is no record, and nothing takes its place."""
+
 Wanted = Callable[[bytes, int], bool]
 """Whether a line (without its newline), or a part of one, at this offset is to be erased."""
 
@@ -89,10 +92,10 @@ def search_rollout(
         start = len(BOM) if head.startswith(BOM) else 0
         search = _Search(read_at, wanted, needle, show, bool(begins_document(head[start:])), start)
         for begin, end in reversed(segments):
-            for offset, line, _ in split_lines_backward(
+            for offset, line, ended in split_lines_backward(
                 read_at, begin, end, block_bytes=_BLOCK_BYTES, record_bytes_max=RECORD_BYTES_MAX
             ):
-                search.take(offset, line)
+                search.take(offset, line, ended=ended)
                 if progress is not None and isinstance(line, bytes):
                     progress(len(line) + 1)
     return RolloutSearch(
@@ -141,7 +144,7 @@ class _Search:
         self._document = document
         self._start = start
 
-    def take(self, offset: int, line: bytes | LongLine | Break) -> None:
+    def take(self, offset: int, line: bytes | LongLine | Break, *, ended: bool) -> None:
         if isinstance(line, LongLine):
             self._take_long(offset, line.size)
         elif isinstance(line, bytes) and line:
@@ -150,12 +153,15 @@ class _Search:
             if _MEMORY.match(line):
                 self.memories.append(self._hit(offset, line, "x_memory"))
             if self._wanted(line, offset):
-                self._take_wanted(offset, line)
+                self._take_wanted(offset, line, ended=ended)
 
-    def _take_wanted(self, offset: int, line: bytes) -> None:
+    def _take_wanted(self, offset: int, line: bytes, *, ended: bool) -> None:
         kind = _kind(line)
         if self._document or offset == self._start or kind == "session_meta":
             self.hits.append(self._hit(offset, line, kind, whole=True))
+            return
+        if kind is None and not ended:
+            self.hits.append(self._hit(offset, line, TORN))
             return
         parts = [] if kind is not None else _parts(line)
         held = [each for each in parts if self._wanted(line[each[0] : each[1]], offset + each[0])]
