@@ -26,16 +26,22 @@ from rollout.kept import find_home, kept_folder, make_folders
 from rollout.syscalls import FileCalls, let_go
 
 __all__ = [
+    "LEAD_BYTES",
     "EraseCalls",
     "EraseJournal",
     "ErasedFile",
     "Patch",
     "find_journals",
+    "lead_hash",
     "read_journal",
     "write_journal",
 ]
 
+LEAD_BYTES = 64
+"""So much before a stretch tells that it is where it was."""
+
 _VERSION = 1
+_LEAD_DIGITS = 16
 _SUFFIX = ".erasing"
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
@@ -61,6 +67,9 @@ class Patch(Struct, frozen=True, array_like=True):
     """Of what stood there, in hex."""
     text: str
     """What stands there then, before the spaces that fill it up; bytes that are no UTF-8 as surrogates."""
+    lead: str | None = None
+    """The beginning of the SHA-256 of up to `LEAD_BYTES` before the stretch, with all earlier patches in
+    them; None: a stretch that was overwritten in part is not taken for what it was."""
 
     @classmethod
     def make(cls, offset: int, size: int, sha256: str, head: bytes) -> Patch:
@@ -81,6 +90,11 @@ class Patch(Struct, frozen=True, array_like=True):
         while left > 0:
             yield b" " * min(left, block_bytes)
             left -= block_bytes
+
+
+def lead_hash(lead: bytes) -> str:
+    """How a patch names what stands before it."""
+    return hashlib.sha256(lead).hexdigest()[:_LEAD_DIGITS]
 
 
 class ErasedFile(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from protocol.errors import ActiveWriter
-from rollout.erase_journal import EraseCalls, ErasedFile, Patch
+from rollout.erase_journal import LEAD_BYTES, EraseCalls, ErasedFile, Patch, lead_hash
 from rollout.file_lock import lock_rollout
 from rollout.lines import Break
 from rollout.source import is_compressed, open_source
@@ -61,19 +61,21 @@ def _overwrite(path: str, file: ErasedFile, calls: EraseCalls, locked: bool) -> 
             _lock_shared(descriptor, path)
         status = calls.fstat(descriptor)
         same = (status.st_dev, status.st_ino) == (file.device, file.inode)
-        known = [each for each in file.patches if _is_known(descriptor, each, calls, same=same)]
+        known = 0
         writing = calls.open_overwrite(path)
         try:
             if not os.path.samestat(calls.fstat(writing), status):
                 raise OSError(errno.ESTALE, "another file stands at the path", path)
-            for patch in known:
-                _write(writing, patch, calls)
+            for patch in sorted(file.patches, key=lambda each: each.offset):
+                if _is_known(descriptor, patch, calls, same=same):
+                    _write(writing, patch, calls)
+                    known += 1
             calls.datasync(writing)
         finally:
             let_go(calls, writing, path)
     finally:
         let_go(calls, descriptor, path)
-    return len(known) == len(file.patches)
+    return known == len(file.patches)
 
 
 def _lock_shared(descriptor: int, path: str) -> None:
@@ -103,7 +105,19 @@ def _is_known(descriptor: int, patch: Patch, calls: EraseCalls, *, same: bool) -
         newline = newline or b"\n" in block
     if digest.hexdigest() in (patch.sha256, new.hexdigest()):
         return True
-    return same and not newline
+    return same and not newline and _follows_its_lead(descriptor, patch, calls)
+
+
+def _follows_its_lead(descriptor: int, patch: Patch, calls: EraseCalls) -> bool:
+    """An inode may be used again: a mix is believed only behind what it stood behind."""
+    begin = max(0, patch.offset - LEAD_BYTES)
+    lead = b""
+    while begin + len(lead) < patch.offset:
+        block = calls.pread(descriptor, patch.offset - begin - len(lead), begin + len(lead))
+        if not block:
+            return False
+        lead += block
+    return lead_hash(lead) == patch.lead
 
 
 def _write(descriptor: int, patch: Patch, calls: EraseCalls) -> None:

@@ -9,14 +9,15 @@ the rollouts that rest on it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from protocol.errors import InvalidLine, RolloutError
 from protocol.line import decode_line
-from rollout.erase_journal import ErasedFile, Patch
-from thread_store.erasing.erased_line import erased_line
+from rollout.erase_journal import LEAD_BYTES, ErasedFile, Patch, lead_hash
+from thread_store.erasing.erased_line import WAS_DIGITS, erased_line
 from thread_store.erasing.errors import EraseRefused
 from thread_store.erasing.masking import mask_line
 from thread_store.erasing.needle import Needle
@@ -93,6 +94,7 @@ def identified(place: ErasePlace, patches: Iterable[Patch], *, remove: bool = Fa
     Raises:
         OSError: it is gone, or the system refuses.
     """
+    ordered = sorted(patches, key=lambda each: each.offset)
     status = os.lstat(place.path)
     own = str(place.thread_id) if place.thread_id and place.rollout_id else None
     return ErasedFile(
@@ -101,8 +103,26 @@ def identified(place: ErasePlace, patches: Iterable[Patch], *, remove: bool = Fa
         action="remove" if remove else "overwrite",
         device=status.st_dev,
         inode=status.st_ino,
-        patches=tuple(sorted(patches, key=lambda each: each.offset)),
+        patches=tuple(ordered if place.path.endswith(".zst") else _led(place.path, ordered)),
     )
+
+
+def _led(path: str, patches: list[Patch]) -> Iterator[Patch]:
+    """The same patches with what stands before each of them once the ones before are in."""
+    done: list[Patch] = []
+    with open(path, "rb", buffering=0) as file:
+        for patch in patches:
+            begin = max(0, patch.offset - LEAD_BYTES)
+            file.seek(begin)
+            lead = bytearray(file.read(patch.offset - begin))
+            for each in reversed(done):
+                end = each.offset + each.size
+                if end <= begin:
+                    break
+                new = each.head.ljust(each.size)[max(0, begin - each.offset) :]
+                lead[max(0, each.offset - begin) : end - begin] = new
+            yield replace(patch, lead=lead_hash(bytes(lead)))
+            done.append(patch)
 
 
 class Planner:
@@ -191,7 +211,7 @@ class Planner:
         patches = []
         for memory in search.memories:
             if memory.offset > after and memory.offset not in taken:
-                patches.append(_patch_of(memory, self.erased(memory, path=place.path)))
+                patches.append(self._erased_patch(place, memory))
                 self.plan.records.append(_record(place, memory, derived=True))
         return patches
 
@@ -216,8 +236,12 @@ class Planner:
         if hit.record_type == TORN:
             self.plan.records.append(_record(place, hit))
             return _patch_of(hit, b"")
-        was = hit.sha256[:16] if self._resting.ends_at(place.rollout_id, hit.end + 1) else None
         self.plan.records.append(_record(place, hit))
+        return self._erased_patch(place, hit)
+
+    def _erased_patch(self, place: ErasePlace, hit: Hit) -> Patch:
+        """Where another rollout's history ends behind it, that must still know it."""
+        was = hit.sha256[:WAS_DIGITS] if self._resting.ends_at(place.rollout_id, hit.end + 1) else None
         return _patch_of(hit, self.erased(hit, was=_was_before(hit) or was, path=place.path))
 
     def _masked(self, place: ErasePlace, hit: Hit, line: bytes) -> bytes:
