@@ -8,7 +8,6 @@ the handles call it off their loops.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import platform
 import sys
@@ -27,7 +26,7 @@ from protocol.redact import redact_item
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import AppendState, scan_for_append
 from rollout.config import RecorderConfig
-from rollout.erase_journal import find_journals
+from rollout.erase_journal import finish_begun
 from rollout.file_lock import lock_rollout
 from rollout.file_sink import FileSink
 from rollout.kept import keep_unwritten
@@ -41,8 +40,6 @@ from rollout.writer import Writer
 
 __all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core", "writer_note"]
 
-
-_log = logging.getLogger("rollout.writer")
 
 _Keep = Callable[[str, str, list[bytes], int, int], str | None]
 """Sets lines aside: path, thread id, lines, the offset where they belong, the number of items."""
@@ -194,7 +191,8 @@ def open_core(
     if lock and fence is None and thread_lock_path(path) is not None:
         refuse_active_writer(path)  # a store, or Codex; who opens it for a store holds that lock
     if os.path.lexists(path):
-        _finish_erasures(path)
+        name = RolloutName.match(os.path.basename(path))
+        finish_begun(path, thread_id=None if name is None else name.thread_id)
     descriptor = _open_to_append(path, calls)
     try:
         if not calls.is_regular(calls.fstat(descriptor)):
@@ -218,21 +216,6 @@ def open_core(
             raise RolloutUnreadable(path=path, cause=error) from error
         raise
     return continue_core(path, found, sink, config=config, service=service, keep=_keep)
-
-
-def _finish_erasures(path: str) -> None:
-    """What an erasure had begun to overwrite must be overwritten before anything goes on from it. Nothing
-    keeps a thread from being opened: what can't be had now stays written down, and `check` tells of it."""
-    try:
-        found = find_journals(path)
-    except RolloutUnreadable as error:
-        _log.warning("%s: whether an erasure was cut short can't be told: %s", path, error)
-        return
-    if found:
-        from rollout.erasing import finish_erasures  # most openings have nothing to finish
-
-        name = RolloutName.match(os.path.basename(path))
-        finish_erasures(path, thread_id=None if name is None else name.thread_id)
 
 
 def continue_core(

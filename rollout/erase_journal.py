@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 from collections.abc import Iterator, Sequence
@@ -32,10 +33,13 @@ __all__ = [
     "ErasedFile",
     "Patch",
     "find_journals",
+    "finish_begun",
     "lead_hash",
     "read_journal",
     "write_journal",
 ]
+
+_log = logging.getLogger("rollout.erasing")
 
 LEAD_BYTES = 64
 """So much before a stretch tells that it is where it was."""
@@ -179,6 +183,24 @@ def find_journals(rollout_path: str | os.PathLike[str]) -> list[str]:
         raise RolloutUnreadable(path=folder, cause=error, operation="list") from error
     found = [each for each in names if each.startswith(prefix) and each.endswith(_SUFFIX) and each[0] != "."]
     return [os.path.join(folder, each) for each in sorted(found)]
+
+
+def finish_begun(rollout_path: str | os.PathLike[str], *, thread_id: str | None = None) -> None:
+    """What an erasure had begun to overwrite must be overwritten before anything goes on from it.
+
+    Called before a rollout is opened, copied or mended; `thread_id`: whose writer the caller is. Costs a look
+    into a folder where there is nothing to finish. Nothing keeps a thread from being opened: what can't be
+    had now is logged and stays written down, and `check` tells of it.
+    """
+    try:
+        found = find_journals(rollout_path)
+    except RolloutUnreadable as error:
+        _log.warning("whether an erasure was cut short can't be told: %s", error)
+        return
+    if found:
+        from rollout.erasing import finish_erasures  # few openings need it
+
+        finish_erasures(rollout_path, thread_id=thread_id)
 
 
 def read_journal(path: str, *, calls: EraseCalls) -> EraseJournal | None:

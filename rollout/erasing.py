@@ -71,7 +71,7 @@ def carry_out(
         try:
             with _kept_out(file, held):
                 if not _do(file, calls, locked=file.path in locked or file.thread_id is not None):
-                    left.append(f"{file.path}: another program changed it meanwhile")
+                    left.append(_changed(file, journal))
         except RolloutError as error:
             left.append(str(error))
         except OSError as error:
@@ -88,6 +88,10 @@ def carry_out(
     if failed is not None:
         raise failed from failed.__cause__
     return left
+
+
+def _changed(file: ErasedFile, journal: EraseJournal) -> str:
+    return f"{file.path}: another program changed it meanwhile; erase again, then delete {journal.path}"
 
 
 def _failure(path: str, cause: OSError) -> RolloutWriteError:

@@ -17,6 +17,8 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from protocol.errors import ActiveWriter
 from rollout.erase_journal import LEAD_BYTES, EraseCalls, ErasedFile, Patch, lead_hash
 from rollout.file_lock import lock_rollout
@@ -66,7 +68,7 @@ def _overwrite(path: str, file: ErasedFile, calls: EraseCalls, locked: bool) -> 
         try:
             if not os.path.samestat(calls.fstat(writing), status):
                 raise OSError(errno.ESTALE, "another file stands at the path", path)
-            for patch in sorted(file.patches, key=lambda each: each.offset):
+            for patch in _within(file.patches, status.st_size):
                 if _is_known(descriptor, patch, calls, same=same):
                     _write(writing, patch, calls)
                     known += 1
@@ -75,7 +77,18 @@ def _overwrite(path: str, file: ErasedFile, calls: EraseCalls, locked: bool) -> 
             let_go(calls, writing, path)
     finally:
         let_go(calls, descriptor, path)
-    return known == len(file.patches)
+    return known == len(_within(file.patches, status.st_size))
+
+
+def _within(patches: Iterable[Patch], size: int) -> list[Patch]:
+    """What is there of them: another program may have cut the end off, which takes the stretch with it."""
+    clipped = []
+    for patch in sorted(patches, key=lambda each: each.offset):
+        if patch.offset + patch.size > size:
+            patch = replace(patch, size=max(0, size - patch.offset), text="")
+        if patch.size:
+            clipped.append(patch)
+    return clipped
 
 
 def _lock_shared(descriptor: int, path: str) -> None:

@@ -34,8 +34,9 @@ from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
+from rollout.erase_journal import finish_begun
 from rollout.head import require_rollout
-from rollout.paths import ARCHIVED_FOLDER
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.service import Service
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_history
@@ -396,6 +397,7 @@ class LocalThreads:
     ) -> OpenThread:
         """Open with a lock, which is released if that fails."""
         with self._threads.opening():
+            finish_begun(self.home.path / SESSIONS_FOLDER / "any")  # before anything is copied, too
             lock = take_lock()
             release = _Release(lock, self._service)
             try:

@@ -145,6 +145,7 @@ class Erasure:
             if not plan.files:
                 return ErasureReport(plan=plan, done=False, left=[])
             locked = self._lock_files(stack, plan)
+            self._require_writable(plan)
             left = self._overwrite(plan, frozenset(held), locked)
             self._fold_again(plan)
             return ErasureReport(plan=plan, done=True, left=left)
@@ -173,6 +174,16 @@ class Erasure:
             stack.callback(let_go, self._calls, descriptor, path)
             lock_rollout(descriptor, path)
         return frozenset(plan.rollouts)
+
+    def _require_writable(self, plan: ErasePlan) -> None:
+        """Told before anything is begun: a file that is not ours, or may only be appended to."""
+        for file in plan.files:
+            try:
+                let_go(self._calls, self._calls.open_overwrite(file.path), file.path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise self._nothing_done(file.path, error) from error
 
     def _overwrite(self, plan: ErasePlan, held: frozenset[str], locked: frozenset[str]) -> list[str]:
         beside = self._beside()

@@ -1,8 +1,9 @@
 """A record that is named: all that tells the same, in its own file and elsewhere.
 
 Invariant: what a person is shown as one item is one item here: the records of both tracks, a call and its
-result. Where its text is long enough to mean nothing else (`REPEATED_CHARACTERS_MIN`), whatever repeats it
-goes too, as for a text that was given; a shorter one goes from checkpoints, where the item is the same.
+result. Of something that was said, and is long enough to mean nothing else (`REPEATED_CHARACTERS_MIN`),
+whatever repeats it goes too, as for a text that was given; anything else goes from checkpoints, where the
+item is the same. What two calls printed alike are two facts.
 """
 
 from __future__ import annotations
@@ -21,16 +22,15 @@ from thread_store.erasing.errors import EraseRefused
 from thread_store.erasing.needle import Needle
 from thread_store.home import Home
 from thread_store.transcript import Transcript
+from thread_store.transcript.fact import FactKind
 
 __all__ = ["REPEATED_CHARACTERS_MIN", "EraseAddress", "NamedRecord", "find_named_record"]
 
 REPEATED_CHARACTERS_MIN = 16
 """A shorter text may be said twice and mean two things."""
 
-_TEXT_KEYS = frozenset(
-    {"text", "message", "arguments", "input", "output", "content", "summary_text", "raw_content", "code"}
-    | {"aggregated_output", "stdout", "stderr", "formatted_output", "last_agent_message", "query", "prompt"}
-)
+_TEXT_KEYS = frozenset({"text", "message", "content", "summary_text", "raw_content"})
+_SAID = (FactKind.USER, FactKind.ASSISTANT, FactKind.THINKING)
 
 
 class NamedRecord(Struct, frozen=True):
@@ -51,7 +51,7 @@ class EraseAddress(Struct, frozen=True, kw_only=True):
     items: tuple[Any, ...]
     """Payloads of the model's track, as a checkpoint repeats them."""
     needle: Needle | None
-    """Its long texts."""
+    """Its long texts, if it is something that was said."""
 
     def is_in_checkpoint(self, line: RolloutLine | None) -> bool:
         """Whether a checkpoint repeats one of the items."""
@@ -81,10 +81,11 @@ def find_named_record(path: str | os.PathLike[str], home: Home | None, named: Na
                 thread_id=segment.thread_id,
             )
         with lineage.open(found.segment) as file:
-            records = _records_of(file.forward(segment.start, segment.size), found.record)
+            kind, records = _records_of(file.forward(segment.start, segment.size), found.record)
     lines = [each.line for each in records if each.line is not None]
     payloads = [each.payload_object() for each in lines]
-    texts = {text for each in payloads for text in _texts(each) if len(text) >= REPEATED_CHARACTERS_MIN}
+    said = {text for each in payloads for text in _texts(each)} if kind in _SAID else set()
+    texts = {each for each in said if len(each) >= REPEATED_CHARACTERS_MIN}
     return EraseAddress(
         path=segment.path,
         offsets=frozenset(each.offset for each in records),
@@ -110,12 +111,14 @@ def _find(lineage: Lineage, named: NamedRecord) -> LineageRecord | None:
     return None
 
 
-def _records_of(records: Iterator[RolloutRecord], wanted: RolloutRecord) -> list[RolloutRecord]:
+def _records_of(
+    records: Iterator[RolloutRecord], wanted: RolloutRecord
+) -> tuple[FactKind | None, list[RolloutRecord]]:
     """All records of the item that this one belongs to."""
     for entry in Transcript(records):
         if any(each.offset == wanted.offset for each in entry.records):
-            return entry.records
-    return [wanted]  # it only repeats an item that was given before
+            return entry.kind, entry.records
+    return None, [wanted]  # it only repeats an item that was given before
 
 
 def _texts(value: Any, key: str = "") -> Iterator[str]:

@@ -66,6 +66,18 @@ def test_call_goes_with_its_result(home: Home) -> None:
     assert b"function_call" not in path.read_bytes()
 
 
+def test_two_calls_that_printed_alike_are_two_items(home: Home) -> None:
+    """What was printed twice is no quotation."""
+    script = Script(1)
+    for call_id in ("c1", "c2"):
+        script.call(call_id)
+        printed = {"type": "function_call_output", "call_id": call_id, "output": f"printed {LONG}"}
+        script.add("response_item", printed)
+    path = write_thread(home, PARENT, script.bytes)
+    erase(home, 2)
+    assert kinds(path)[1:] == ["x_erased", "x_erased", "response_item", "response_item"]
+
+
 def test_checkpoint_that_repeats_it_goes(home: Home) -> None:
     """Though its text is short: the item is the same."""
     script = Script(1)

@@ -15,6 +15,7 @@ import pytest
 from protocol.errors import ActiveWriter, RolloutError, RolloutWriteError
 from rollout.erase_journal import EraseCalls, find_journals, read_journal
 from rollout.recorder import RolloutRecorder
+from rollout.repair import repair_rollout
 from tests.thread_store.conftest import ROOT
 from tests.thread_store.erasing.homes import (
     CHILD,
@@ -144,15 +145,12 @@ def test_each_refused_call_leaves_it_undone_or_written_down(
 
 def cut_short(home: Path) -> str:
     """All that is left after a kill right behind the journal. Returns where that is."""
-    count = 0
 
     class Stop(Exception):
         pass
 
     class Calls(EraseCalls):
-        def open_overwrite(self, path: str) -> int:
-            nonlocal count
-            count += 1
+        def pwrite(self, descriptor: int, data: memoryview | bytes, offset: int) -> int:
             raise Stop
 
     with pytest.raises(Stop):
@@ -210,6 +208,54 @@ def test_what_another_program_changed_since_is_left_and_told(template: Path) -> 
     assert files_holding(Home(template)) == []
 
 
+def test_fork_and_repair_finish_before_they_copy(template: Path) -> None:
+    """Else what waits to be erased would be in the copy, or with the kept files."""
+    for copy in (fork_it, repair_it):
+        home = template.with_name(copy.__name__)
+        shutil.copytree(template, home)
+        cut_short(home)
+        copy(Home(home))
+        assert find_journals(home / "sessions" / "any") == []
+        assert files_holding(Home(home)) == []
+
+
+def fork_it(home: Home) -> None:
+    with LocalThreads(home) as store:
+        store.fork(PARENT).core.writer.discard()
+
+
+def repair_it(home: Home) -> None:
+    repair_rollout(place_of(home, PARENT), dry_run=False)
+
+
+def test_stretch_that_was_cut_off_needs_nothing(template: Path) -> None:
+    """Another program shortened the file: what is gone is gone, what is left of the stretch goes."""
+    cut_short(template)
+    path = place_of(Home(template), PARENT)
+    size = path.stat().st_size
+    os.truncate(path, size - 3)
+    assert finish_in_home(template) == (1, [])
+    assert path.stat().st_size == size - 3
+    assert files_holding(Home(template)) == []
+
+
+def test_file_that_cannot_be_written_is_refused_before_anything_is_begun(template: Path) -> None:
+    """All or nothing, as far as that can be told beforehand."""
+    before = contents(template)
+
+    class Calls(EraseCalls):
+        def open_overwrite(self, path: str) -> int:
+            if path.endswith("history.jsonl"):
+                raise OSError(errno.EPERM, os.strerror(errno.EPERM), path)
+            return super().open_overwrite(path)
+
+    with pytest.raises(RolloutWriteError) as caught:
+        erase(template, Calls())
+    assert "Nothing was changed" in caught.value.hint
+    assert contents(template) == before
+    assert find_journals(template / "sessions" / "any") == []
+
+
 def test_open_thread_is_left_until_its_writer_has_gone(template: Path) -> None:
     """Who holds the lock now is left alone."""
     cut_short(template)
@@ -236,7 +282,7 @@ async def test_recorder_by_itself_finishes_what_lies_beside_its_file(tmp_path: P
         pass
 
     class Calls(EraseCalls):
-        def open_overwrite(self, path: str) -> int:
+        def pwrite(self, descriptor: int, data: memoryview | bytes, offset: int) -> int:
             raise Stop
 
     with pytest.raises(Stop):

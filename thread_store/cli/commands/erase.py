@@ -80,10 +80,15 @@ def command(
         return ExitCode.REFUSED
     left: list[str] = []
     if found and not dry_run:
-        for each in wanted:
-            left += each.carry_out().left
+        try:
+            for each in wanted:
+                left += each.carry_out().left
+        except KeyboardInterrupt:
+            terminal.note("interrupted; what was begun is finished by: rollout erase --finish")
+            raise
     _tell_end(terminal, plans, left, done=found and not dry_run)
-    return ExitCode.DONE if found and not left else ExitCode.PROBLEMS
+    unread = any(plan.unread for plan in plans)
+    return ExitCode.DONE if found and not left and not unread else ExitCode.PROBLEMS
 
 
 def _wanted(
