@@ -9,12 +9,14 @@ from typing import Any
 
 from rollout.erase_journal import EraseCalls
 
-__all__ = ["CALL_NAMES", "ScriptedCalls", "fail_with", "kill_after", "kill_before", "kill_within"]
+__all__ = ["CALL_NAMES", "WRITES", "ScriptedCalls", "fail_with", "kill_before", "kill_within"]
 
 CALL_NAMES = (
     *("open_append", "open_new", "open_overwrite", "open_read", "write", "pwrite", "pread", "fstat"),
     *("datasync", "sync_folder", "make_folder", "unlink", "rename", "truncate"),
 )
+
+WRITES = ("write", "pwrite")
 
 Effect = Callable[[Callable[..., Any], tuple[Any, ...]], Any]
 """What happens instead of a call: it is given the call and its arguments."""
@@ -25,6 +27,7 @@ class ScriptedCalls(EraseCalls):
 
     def __init__(self, at: int, effect: Effect, *, times: int = 1) -> None:
         self.count = 0
+        self.names: list[str] = []
         self._at = at
         self._effect = effect
         self._times = times
@@ -39,6 +42,7 @@ class ScriptedCalls(EraseCalls):
     def _scripted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def perform(*arguments: Any) -> Any:
             self.count += 1
+            self.names.append(name)
             if self._at <= self.count < self._at + self._times:
                 return self._effect(lambda *given: call(self, *given), arguments)
             return call(self, *arguments)
@@ -62,12 +66,6 @@ def _kill() -> None:
 
 def kill_before(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """The process dies before the call."""
-    _kill()
-
-
-def kill_after(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """The process dies when the call is done."""
-    call(*arguments)
     _kill()
 
 
