@@ -24,7 +24,7 @@ from msgspec import Struct
 from protocol.errors import NotARollout, RolloutUnreadable
 from protocol.timestamps import now_ms
 from rollout.kept import find_home, kept_folder, make_folders
-from rollout.syscalls import FileCalls, let_go
+from rollout.syscalls import FILE_MODE, FileCalls, let_go
 
 __all__ = [
     "LEAD_BYTES",
@@ -47,6 +47,7 @@ LEAD_BYTES = 64
 _VERSION = 1
 _LEAD_DIGITS = 16
 _SUFFIX = ".erasing"
+_LOCK = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -56,6 +57,10 @@ class EraseCalls(FileCalls):
     def open_read(self, path: str) -> int:
         """Open a file to read it. Links are refused."""
         return os.open(path, _READ | getattr(os, "O_NONBLOCK", 0))
+
+    def open_lock(self, path: str) -> int:
+        """Open a file that is only locked; it is made, mode 0600, if it isn't there."""
+        return os.open(path, _LOCK, FILE_MODE)
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name; replaces what stands there."""

@@ -30,6 +30,9 @@ from rollout.syscalls import let_go
 __all__ = ["overwrite_file", "patched_blocks", "remove_path", "wipe_file"]
 
 BLOCK_BYTES = 1 << 20
+TITLES_NAME = "session_index.jsonl"
+"""The one file whose lock is another file, `….lock`: it may be replaced."""
+
 _SHARED_LOCK_TRIES, _SHARED_LOCK_SECONDS = 50, 0.02
 """How often, and how far apart, the lock of a file that all threads share is asked for."""
 
@@ -58,9 +61,10 @@ def overwrite_file(path: str, file: ErasedFile, calls: EraseCalls, *, locked: bo
 
 def _overwrite(path: str, file: ErasedFile, calls: EraseCalls, locked: bool) -> bool:
     descriptor = calls.open_append(path)  # O_APPEND: only to read and to lock
+    lock = -1
     try:
         if not locked:
-            _lock_shared(descriptor, path)
+            lock = _lock_shared(descriptor, path, calls)
         status = calls.fstat(descriptor)
         same = (status.st_dev, status.st_ino) == (file.device, file.inode)
         known = 0
@@ -77,6 +81,8 @@ def _overwrite(path: str, file: ErasedFile, calls: EraseCalls, locked: bool) -> 
             let_go(calls, writing, path)
     finally:
         let_go(calls, descriptor, path)
+        if lock >= 0:
+            let_go(calls, lock, path)
     return known == len(_within(file.patches, status.st_size))
 
 
@@ -91,16 +97,24 @@ def _within(patches: Iterable[Patch], size: int) -> list[Patch]:
     return clipped
 
 
-def _lock_shared(descriptor: int, path: str) -> None:
-    """Titles and prompts are locked by flock on the file itself, for moments; so are rollouts in no home."""
-    for tries in range(_SHARED_LOCK_TRIES):
-        try:
-            lock_rollout(descriptor, path)
-            return
-        except ActiveWriter:
-            if tries == _SHARED_LOCK_TRIES - 1:
-                raise
-            time.sleep(_SHARED_LOCK_SECONDS)
+def _lock_shared(descriptor: int, path: str, calls: EraseCalls) -> int:
+    """Flock on the file itself, for moments: of prompts, and of rollouts in no home. Titles have a lock file,
+    whose descriptor is returned; else -1."""
+    lock = calls.open_lock(f"{path}.lock") if os.path.basename(path) == TITLES_NAME else -1
+    try:
+        for tries in range(_SHARED_LOCK_TRIES):
+            try:
+                lock_rollout(descriptor if lock < 0 else lock, path)
+                return lock
+            except ActiveWriter:
+                if tries == _SHARED_LOCK_TRIES - 1:
+                    raise
+                time.sleep(_SHARED_LOCK_SECONDS)
+    except BaseException:
+        if lock >= 0:
+            let_go(calls, lock, path)
+        raise
+    return lock
 
 
 def _is_known(descriptor: int, patch: Patch, calls: EraseCalls, *, same: bool) -> bool:

@@ -9,6 +9,7 @@ item is the same. What two calls printed alike are two facts.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ REPEATED_CHARACTERS_MIN = 16
 """A shorter text may be said twice and mean two things."""
 
 _TEXT_KEYS = frozenset({"text", "message", "content", "summary_text", "raw_content"})
+_BLOB = re.compile(rb"sha256:([0-9a-f]{64})")
 _SAID = (FactKind.USER, FactKind.ASSISTANT, FactKind.THINKING)
 
 
@@ -52,6 +54,8 @@ class EraseAddress(Struct, frozen=True, kw_only=True):
     """Payloads of the model's track, as a checkpoint repeats them."""
     needle: Needle | None
     """Its long texts, if it is something that was said."""
+    blobs: frozenset[str] = frozenset()
+    """The names of the blobs that hold what was too large for it."""
 
     def is_in_checkpoint(self, line: RolloutLine | None) -> bool:
         """Whether a checkpoint repeats one of the items."""
@@ -91,6 +95,7 @@ def find_named_record(path: str | os.PathLike[str], home: Home | None, named: Na
         offsets=frozenset(each.offset for each in records),
         items=tuple(each for line, each in zip(lines, payloads, strict=True) if line.type == "response_item"),
         needle=Needle(sorted(texts)) if texts else None,
+        blobs=frozenset(name.decode() for each in lines for name in _BLOB.findall(each.source or b"")),
     )
 
 

@@ -111,7 +111,8 @@ class HomeSearch:
             yield from places_beside(self._path or "")
             return
         passed_over: list[RolloutUnreadable] = []
-        if self._needle is not None or self._address is None:
+        blobs = self._address is not None and bool(self._address.blobs)
+        if self._needle is not None or self._address is None or blobs:
             yield from places_in_home(self._home, passed_over)
         else:  # only records that are named: nothing repeats them but checkpoints in the same file
             for place in places_in_home(self._home, passed_over):
@@ -175,6 +176,8 @@ class HomeSearch:
     def _look(self, place: ErasePlace) -> Any:
         """What is found in a file that is no rollout; something false if nothing is."""
         needle = self._needle
+        if place.kind is PlaceKind.BLOB and self._is_named_here_alone(place):
+            return True
         if needle is None or place.kind in (PlaceKind.DERIVED, PlaceKind.OURS):
             return None
         if place.kind in (PlaceKind.BLOB, PlaceKind.LEFTOVER, PlaceKind.OTHER):
@@ -195,6 +198,23 @@ class HomeSearch:
             if self._progress is not None:
                 self._progress(len(block))
         return False
+
+    def _is_named_here_alone(self, place: ErasePlace) -> bool:
+        """Whether a blob holds what was too large for the named record, and for nothing else."""
+        address, name = self._address, os.path.basename(place.path)
+        if address is None or name not in address.blobs:
+            return False
+        named = Needle.text(name)
+        others = places_beside(address.path) if self._home is None else places_in_home(self._home, [])
+        for other in others:
+            if other.kind is PlaceKind.ROLLOUT:
+                hits = search_rollout(other.path, lambda line, _: named.is_in(line), needle=named).hits
+                own = address.offsets if other.path == address.path else frozenset()
+                if any(each.offset not in own for each in hits):
+                    return False
+            elif other.kind in (PlaceKind.UNWRITTEN, PlaceKind.TORN) and self._holds(other.path, named):
+                return False
+        return True
 
     def _add_other(self, planner: Planner, place: ErasePlace, found: Any) -> None:
         plan = planner.plan

@@ -28,6 +28,9 @@ _KEPT_ANY = re.compile(r"\.\d+-\d+-[0-9a-f]{8}\.(?P<kind>torn|unwritten)(\.repla
 _LEFTOVER = re.compile(r"\..*\.tmp\Z|.*\.[0-9a-f]{8}\.tmp\Z")
 
 
+_SHARED_BEGIN = (".session_index.jsonl.", ".history.jsonl.")
+
+
 class PlaceKind(enum.StrEnum):
     """What a file is."""
 
@@ -76,6 +79,10 @@ def places_beside(path: str) -> Iterator[ErasePlace]:
         found = _KEPT_ANY.match(name, len(base)) if name.startswith(base) else None
         if found is not None:
             yield ErasePlace(each, _kept_kind(found["kind"]))
+    for each in _files(os.path.join(folder, "blobs"), [], recurse=False):
+        yield ErasePlace(
+            each, PlaceKind.LEFTOVER if _LEFTOVER.match(os.path.basename(each)) else PlaceKind.BLOB
+        )
 
 
 def derived_folder(home: Home) -> str:
@@ -111,7 +118,8 @@ def _folders(root: str) -> list[str]:
 def _place_of(path: str, root: str) -> ErasePlace:
     folder, name = os.path.split(os.path.relpath(path, root))
     top = folder.split(os.sep)
-    if _LEFTOVER.match(name) and top[0] in (SESSIONS_FOLDER, ARCHIVED_FOLDER, "thread-store", "blobs"):
+    own = top[0] in (SESSIONS_FOLDER, ARCHIVED_FOLDER, "thread-store", "blobs")
+    if _LEFTOVER.match(name) and (own or (not folder and name.startswith(_SHARED_BEGIN))):
         return ErasePlace(path, PlaceKind.LEFTOVER)
     if top[0] in (SESSIONS_FOLDER, ARCHIVED_FOLDER):
         rollout = RolloutName.match(name)

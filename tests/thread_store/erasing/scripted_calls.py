@@ -12,7 +12,17 @@ from rollout.erase_journal import EraseCalls
 __all__ = ["CALL_NAMES", "WRITES", "ScriptedCalls", "fail_with", "kill_before", "kill_within"]
 
 CALL_NAMES = (
-    *("open_append", "open_new", "open_overwrite", "open_read", "write", "pwrite", "pread", "fstat"),
+    *(
+        "open_append",
+        "open_new",
+        "open_overwrite",
+        "open_read",
+        "open_lock",
+        "write",
+        "pwrite",
+        "pread",
+        "fstat",
+    ),
     *("datasync", "sync_folder", "make_folder", "unlink", "rename", "truncate"),
 )
 

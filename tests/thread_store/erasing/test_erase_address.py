@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,24 @@ def test_record_before_a_revert_is_erased_in_the_older_file(home: Home) -> None:
     erase(home, 2)
     assert b"question 1" not in path.read_bytes()
     assert b"question 2" in path.read_bytes()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_blob_of_a_record_goes_unless_another_one_names_it(home: Home, shared: bool) -> None:
+    """What was too large for the record is a part of it."""
+    name = hashlib.sha256(b"all of it").hexdigest()
+    blob = home.path / "blobs" / name
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(b"all of it")
+    script = Script(1)
+    for call_id in ("c1", "c2"):
+        script.call(call_id)
+        output = f"begin blob sha256:{name} end" if shared or call_id == "c1" else "small"
+        payload = {"type": "function_call_output", "call_id": call_id, "output": output}
+        script.add("response_item", payload)
+    write_thread(home, PARENT, script.bytes)
+    erase(home, 2)
+    assert blob.exists() == shared
 
 
 def test_erased_record_is_found_by_its_number_again(home: Home) -> None:
