@@ -8,15 +8,12 @@ the rollouts that rest on it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from protocol.errors import InvalidLine, RolloutError
 from protocol.line import decode_line
-from rollout.erase_journal import LEAD_BYTES, ErasedFile, Patch, lead_hash
+from rollout.erase_journal import ErasedFile, Patch
+from thread_store.erasing.erased_file import identified
 from thread_store.erasing.erased_line import WAS_DIGITS, erased_line
 from thread_store.erasing.errors import EraseRefused
 from thread_store.erasing.masking import mask_line
@@ -25,7 +22,7 @@ from thread_store.erasing.places import ErasePlace
 from thread_store.erasing.resting import RestingRollouts
 from thread_store.erasing.rollout_search import TORN, Hit, RolloutSearch, search_rollout
 
-__all__ = ["Copies", "ErasePlan", "FoundRollout", "PlannedRecord", "Planner", "identified"]
+__all__ = ["Copies", "ErasePlan", "FoundRollout", "PlannedRecord", "Planner"]
 
 _STAYS = (
     *("id", "session_id", "timestamp", "forked_from_id", "parent_thread_id"),
@@ -88,43 +85,6 @@ class FoundRollout(Struct, frozen=True):
     search: RolloutSearch
 
 
-def identified(place: ErasePlace, patches: Iterable[Patch], *, remove: bool = False) -> ErasedFile:
-    """The entry of a file in the journal.
-
-    Raises:
-        OSError: it is gone, or the system refuses.
-    """
-    ordered = sorted(patches, key=lambda each: each.offset)
-    status = os.lstat(place.path)
-    own = str(place.thread_id) if place.thread_id and place.rollout_id else None
-    return ErasedFile(
-        path=place.path,
-        thread_id=own,
-        action="remove" if remove else "overwrite",
-        device=status.st_dev,
-        inode=status.st_ino,
-        patches=tuple(ordered if place.path.endswith(".zst") else _led(place.path, ordered)),
-    )
-
-
-def _led(path: str, patches: list[Patch]) -> Iterator[Patch]:
-    """The same patches with what stands before each of them once the ones before are in."""
-    done: list[Patch] = []
-    with open(path, "rb", buffering=0) as file:
-        for patch in patches:
-            begin = max(0, patch.offset - LEAD_BYTES)
-            file.seek(begin)
-            lead = bytearray(file.read(patch.offset - begin))
-            for each in reversed(done):
-                end = each.offset + each.size
-                if end <= begin:
-                    break
-                new = each.head.ljust(each.size)[max(0, begin - each.offset) :]
-                lead[max(0, each.offset - begin) : end - begin] = new
-            yield replace(patch, lead=lead_hash(bytes(lead)))
-            done.append(patch)
-
-
 class Planner:
     """Makes the patches of rollouts. `at` is the time, `reason` what is written beside it."""
 
@@ -136,6 +96,7 @@ class Planner:
         self._needle = needle
         self._at = at
         self._reason = reason
+        self._entries: dict[str, int] = {}
 
     def erased(self, hit: Hit, *, was: str | None = None, path: str = "") -> bytes:
         """What takes a record's place, without the spaces behind it.
@@ -223,11 +184,11 @@ class Planner:
             plan.threads.add(place.thread_id)
         if not patches:
             return
-        for index, each in enumerate(plan.files):
-            if each.path == place.path:
-                plan.files[index] = identified(place, (*each.patches, *patches))
-                return
-        plan.files.append(identified(place, patches))
+        index = self._entries.setdefault(place.path, len(plan.files))
+        if index < len(plan.files):
+            plan.files[index] = identified(place, (*plan.files[index].patches, *patches))
+        else:
+            plan.files.append(identified(place, patches))
 
     def _patch(self, place: ErasePlace, hit: Hit) -> Patch:
         if hit.line is not None:

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from protocol.errors import InvalidLine, RolloutError, RolloutUnreadable
 from protocol.line import RolloutLine, decode_line
 from rollout.erase_journal import Patch
-from rollout.source import is_compressed, open_source
-from rollout.stream import decoded_blocks
 from thread_store.erasing.erase_address import EraseAddress
 from thread_store.erasing.erase_plan import (
     Copies,
@@ -23,15 +21,16 @@ from thread_store.erasing.erase_plan import (
     FoundRollout,
     PlannedRecord,
     Planner,
-    identified,
 )
+from thread_store.erasing.erased_file import identified
 from thread_store.erasing.erased_line import number_of
+from thread_store.erasing.file_content import content_blocks, read_content
 from thread_store.erasing.masking import mask_line
 from thread_store.erasing.needle import Needle
 from thread_store.erasing.places import ErasePlace, PlaceKind, places_beside, places_in_home
 from thread_store.erasing.resting import RestingRollouts
 from thread_store.erasing.rollout_search import BEGIN_BYTES, Hit, RolloutSearch, search_rollout
-from thread_store.erasing.shared_files import mask_lines, patch_unwritten
+from thread_store.erasing.shared_files import OwnedPatch, mask_lines, patch_unwritten
 from thread_store.home import Home
 
 __all__ = ["HomeSearch", "Meant"]
@@ -39,7 +38,7 @@ __all__ = ["HomeSearch", "Meant"]
 Meant = Callable[[str | None], bool]
 """Whether a thread is meant; None: what belongs to nobody."""
 
-_BLOCK_BYTES, _OVERLAP_BYTES = 4 << 20, 64 << 10
+_OVERLAP_BYTES = 64 << 10
 _SHOWN_CHARACTERS, _BEFORE_CHARACTERS = 72, 24
 _KEYS = {PlaceKind.TITLES: "id", PlaceKind.PROMPTS: "session_id"}
 
@@ -184,14 +183,14 @@ class HomeSearch:
             return self._holds(place.path, needle)
         if place.kind is PlaceKind.TORN:
             return search_rollout(place.path, lambda line, _: needle.is_in(line), needle=needle).hits
-        data = _read(place.path)
+        data = read_content(place.path)
         if place.kind is PlaceKind.UNWRITTEN:
             return data if needle.is_in(data) else None
         return list(mask_lines(place.path, data, needle, key=_KEYS[place.kind]))
 
     def _holds(self, path: str, needle: Needle) -> bool:
         before = b""
-        for block in _blocks(path):
+        for block in content_blocks(path):
             if needle.is_in(before + block):
                 return True
             before = (before + block)[-_OVERLAP_BYTES:]
@@ -233,7 +232,7 @@ class HomeSearch:
                 if place.kind is PlaceKind.TORN
                 else self._unwritten(planner, place, found)
             )
-            self._add_patches(plan, place, patches, thread_id=place.thread_id)
+            self._add_patches(plan, place, [(place.thread_id, each) for each in patches])
             if place.thread_id is not None:
                 plan.threads.add(place.thread_id)
 
@@ -253,32 +252,26 @@ class HomeSearch:
         assert self._needle is not None
         return patch_unwritten(place.path, data, self._needle, erased)
 
-    def _add_lines(self, plan: ErasePlan, place: ErasePlace, found: list[tuple[str | None, Patch]]) -> None:
+    def _add_lines(self, plan: ErasePlan, place: ErasePlace, found: list[OwnedPatch]) -> None:
         """Titles and prompts: each line is somebody's."""
-        for owner, patch in found:
-            if self._meant(owner):
-                self._add_patches(plan, place, [patch], thread_id=owner)
-            else:
+        mine = [each for each in found if self._meant(each[0])]
+        for owner, _ in found:
+            if not self._meant(owner):
                 plan.copies.append(Copies(path=place.path, thread_id=owner, records=1))
+        if mine:
+            self._add_patches(plan, place, mine)
 
     @staticmethod
-    def _add_patches(
-        plan: ErasePlan, place: ErasePlace, patches: list[Patch], *, thread_id: str | None
-    ) -> None:
-        before = next((each for each in plan.files if each.path == place.path), None)
-        if before is not None:
-            plan.files.remove(before)
-            patches = [*before.patches, *patches]
-        new = patches if before is None else patches[len(before.patches) :]
-        plan.files.append(identified(place, patches))
-        for each in new:
+    def _add_patches(plan: ErasePlan, place: ErasePlace, patches: list[OwnedPatch]) -> None:
+        plan.files.append(identified(place, [patch for _, patch in patches]))
+        for owner, patch in patches:
             plan.records.append(
                 PlannedRecord(
                     path=place.path,
                     kind=place.kind,
-                    thread_id=thread_id,
-                    offset=each.offset,
-                    size=each.size,
+                    thread_id=owner,
+                    offset=patch.offset,
+                    size=patch.size,
                     masked=place.kind in _KEYS,
                 )
             )
@@ -296,21 +289,3 @@ def _checkpoint(line: bytes) -> RolloutLine | None:
         return decode_line(line)
     except InvalidLine:
         return None
-
-
-def _blocks(path: str) -> Iterator[bytes]:
-    source = open_source(path)
-    try:
-        if not source.seekable or not is_compressed(source.read_at(4, 0)):
-            while block := source.read(_BLOCK_BYTES):
-                yield block
-            return
-        for part in decoded_blocks(source, _BLOCK_BYTES):
-            if isinstance(part, bytes):
-                yield part
-    finally:
-        source.close()
-
-
-def _read(path: str) -> bytes:
-    return b"".join(_blocks(path))
