@@ -8,12 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from protocol.errors import ActiveWriter, RolloutError, RolloutWriteError
-from rollout.erase_journal import EraseCalls, find_journals, read_journal
+from rollout.erase_journal import EraseCalls, find_journals, read_journal, write_journal
 from rollout.recorder import RolloutRecorder
 from rollout.repair import repair_rollout
 from tests.thread_store.conftest import ROOT
@@ -157,6 +160,52 @@ def cut_short(home: Path) -> str:
         erase(home, Calls())
     (journal,) = find_journals(home / "sessions" / "any")
     return journal
+
+
+def test_finishing_that_is_cut_short_too_is_finished_later(template: Path, tmp_path: Path) -> None:
+    """Wherever that was, and as often as it takes."""
+    cut_short(template)
+    at = 1
+    while True:
+        home = tmp_path / "again"
+        shutil.copytree(template, home)
+        rewrite_journal(home, template)
+        calls = ScriptedCalls(at, stop)
+        try:
+            finish_in_home(home, calls=calls)
+        except Stopped:
+            with pytest.raises(Stopped):
+                finish_in_home(home, calls=ScriptedCalls(3, stop))
+            finish_in_home(home)
+        assert files_holding(Home(home)) == [], at
+        assert find_journals(home / "sessions" / "any") == []
+        if not calls.reached:
+            break
+        shutil.rmtree(home)
+        at += 7
+
+
+class Stopped(BaseException):
+    """As good as a kill: nothing but the end of the process would catch it."""
+
+
+def stop(call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    raise Stopped
+
+
+def rewrite_journal(home: Path, template: Path) -> None:
+    """The same journal for a copy of its home, whose files are others."""
+    (path,) = find_journals(home / "sessions" / "any")
+    read = read_journal(path, calls=EraseCalls())
+    assert read is not None
+    files = []
+    for each in read.files:
+        moved = os.path.join(home, os.path.relpath(each.path, template))
+        status = os.lstat(moved)
+        files.append(replace(each, path=moved, device=status.st_dev, inode=status.st_ino))
+    os.unlink(path)
+    write_journal(home / "sessions" / "any", files, derived=None, calls=EraseCalls())
+    shutil.rmtree(home / "thread-store" / "derived")
 
 
 def test_journal_holds_nothing_of_it(template: Path) -> None:
