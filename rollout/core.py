@@ -25,6 +25,7 @@ from protocol.meta import SessionMeta
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import AppendState, scan_for_append
 from rollout.config import RecorderConfig
+from rollout.erase_journal import finish_begun
 from rollout.file_lock import lock_rollout
 from rollout.file_sink import FileSink
 from rollout.kept import keep_unwritten
@@ -215,6 +216,9 @@ def open_core(
         raise NotARollout(path=path, reason="it is compressed", hint=f"Expand it first: zstd -d {path}")
     if lock and fence is None and thread_lock_path(path) is not None:
         refuse_active_writer(path)  # a store, or Codex; who opens it for a store holds that lock
+    if os.path.lexists(path):
+        name = RolloutName.match(os.path.basename(path))
+        finish_begun(path, thread_id=None if name is None else name.thread_id)
     descriptor = _open_to_append(path, calls)
     try:
         if not calls.is_regular(calls.fstat(descriptor)):

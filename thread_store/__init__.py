@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from thread_store.chain.history import ThreadHistory
     from thread_store.chain.thread_tree import ThreadTree, build_tree
     from thread_store.context.request_body import MessageForm, RequestBody, request_body
+    from thread_store.erasing.erase import Erasure, ErasureReport
+    from thread_store.erasing.erase_address import NamedRecord
+    from thread_store.erasing.erase_plan import ErasePlan
+    from thread_store.erasing.errors import EraseRefused
+    from thread_store.erasing.needle import Needle
     from thread_store.errors import (
         AmbiguousThread,
         NotCurrentRollout,
@@ -51,6 +56,10 @@ __all__ = [
     "AmbiguousThread",
     "CallTable",
     "Compaction",
+    "ErasePlan",
+    "EraseRefused",
+    "Erasure",
+    "ErasureReport",
     "EventStreams",
     "ForkPoint",
     "Home",
@@ -60,6 +69,8 @@ __all__ = [
     "LocksBusy",
     "MemoryThreadStore",
     "MessageForm",
+    "NamedRecord",
+    "Needle",
     "NotCurrentRollout",
     "NotInHome",
     "Refusal",
@@ -94,6 +105,10 @@ _HOMES = {
     "AmbiguousThread": "thread_store.errors",
     "CallTable": "thread_store.resume.call_table",
     "Compaction": "thread_store.turns.auto_compaction",
+    "ErasePlan": "thread_store.erasing.erase_plan",
+    "EraseRefused": "thread_store.erasing.errors",
+    "Erasure": "thread_store.erasing.erase",
+    "ErasureReport": "thread_store.erasing.erase",
     "EventStreams": "thread_store.streams",
     "ForkPoint": "thread_store.chain.fork_point",
     "Home": "thread_store.home",
@@ -103,6 +118,8 @@ _HOMES = {
     "LocksBusy": "thread_store.locks.errors",
     "MemoryThreadStore": "thread_store.in_memory.store",
     "MessageForm": "thread_store.context.request_body",
+    "NamedRecord": "thread_store.erasing.erase_address",
+    "Needle": "thread_store.erasing.needle",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
     "Refusal": "thread_store.resume.resume_refusals",

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
@@ -33,6 +33,11 @@ from thread_store.resume.resumable import Resumable
 from thread_store.resume.resume_state import ResumeState
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
+
+if TYPE_CHECKING:
+    from thread_store.erasing.erase import ErasureReport
+    from thread_store.erasing.erase_address import NamedRecord
+    from thread_store.erasing.needle import Needle
 
 __all__ = ["LocalThreadStore"]
 
@@ -325,6 +330,23 @@ class LocalThreadStore:
         """
         threads = self._require_open()
         return await self._hold(lambda: threads.take_over(thread_id, config=config)[0])
+
+    async def erase(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        needle: Needle | None = None,
+        record: NamedRecord | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Overwrite what should not have been recorded, and all that was made of it: as
+        `LocalThreads.erase`, whose errors it raises. Cancelled, it goes on all the same.
+        """
+        own = self._require_open()
+        return await self._run(
+            lambda: own.erase(threads, needle=needle, record=record, reason=reason, dry_run=dry_run)
+        )
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

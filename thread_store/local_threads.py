@@ -10,12 +10,12 @@ calls it in threads of its own; the command line calls it as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
@@ -34,8 +34,9 @@ from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
+from rollout.erase_journal import finish_begun
 from rollout.head import require_rollout
-from rollout.paths import ARCHIVED_FOLDER
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.redaction import Redaction
 from rollout.service import Service
 from thread_store.chain.fork_point import ForkPoint
@@ -56,6 +57,11 @@ from thread_store.locks.holder import redact_own_command
 from thread_store.open_threads import OpenThreads, flush, wait_for
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
+
+if TYPE_CHECKING:
+    from thread_store.erasing.erase import ErasureReport
+    from thread_store.erasing.erase_address import NamedRecord
+    from thread_store.erasing.needle import Needle
 
 __all__ = ["LocalThreads", "read_meta"]
 
@@ -341,6 +347,42 @@ class LocalThreads:
 
         return self._hold(take, make), holder
 
+    def erase(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        needle: Needle | None = None,
+        record: NamedRecord | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Overwrite what should not have been recorded, and all that was made of it (FORMAT.md, Erasing).
+
+        `needle`: a text or pattern, in these threads or (None) in all of the home; or one `record` of one
+        thread. No byte moves. `dry_run` only plans. On return it is on stable storage; cut short, the next
+        opening of a thread of the home goes on with it.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread, or no such record.
+            ActiveWriter: somebody writes one of the threads, perhaps this process: close it first.
+            EraseRefused: it can't be erased so. Nothing was changed, as with the ones before.
+            RolloutWriteError: the system refuses; what is left is written down.
+        """
+        from thread_store.erasing.erase import Erasure, ErasureReport  # few programs need it
+        from thread_store.erasing.errors import EraseRefused
+
+        ids = None if threads is None else [ThreadId.parse(each) for each in threads]
+        paths = [self.home.find_thread(each) for each in ids or ()]
+        if record is not None and len(paths) != 1:
+            raise EraseRefused("a record is in one thread", hint="Name that thread, and no other")
+        path = None if record is None else paths[0]
+        erasure = Erasure(
+            self.home, threads=ids, path=path, needle=needle, record=record, reason=reason, locks=self.locks
+        )
+        if dry_run:
+            return ErasureReport(plan=erasure.plan(), done=False, left=[])
+        return erasure.carry_out()
+
     def read(self, thread_id: str) -> ThreadHistory:
         """Read the whole history of a thread, without a lock.
 
@@ -379,6 +421,7 @@ class LocalThreads:
     ) -> OpenThread:
         """Open with a lock, which is released if that fails."""
         with self._threads.opening():
+            finish_begun(self.home.path / SESSIONS_FOLDER / "any")  # before anything is copied, too
             lock = take_lock()
             release = _Release(lock, self._service)
             try:

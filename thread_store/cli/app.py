@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "Look for damage in rollouts; silent when they are good.",
     "context": "Print exactly what the model would see, one item a line.",
     "demo": "Watch an agent being killed and lose nothing it was promised.",
+    "erase": "Overwrite what should not have been recorded; it can't be undone.",
     "fork": "Begin a new thread with the history of another one.",
     "record": "Record items from stdin or a file into a rollout.",
     "repair": "Heal a damaged rollout; without -y only say what would be done.",

@@ -12,6 +12,7 @@ from typing import Any
 from protocol import errors
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
+from thread_store.erasing.errors import EraseRefused
 from thread_store.errors import AmbiguousThread, NotCurrentRollout, NotInHome
 from thread_store.locks.errors import LocksBusy
 
@@ -50,6 +51,7 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.ResumeRefused, ExitCode.REFUSED),
     (errors.ThreadReferenced, ExitCode.REFUSED),
     (errors.ForkRefused, ExitCode.REFUSED),
+    (EraseRefused, ExitCode.REFUSED),
     (errors.RolloutExists, ExitCode.REFUSED),
     (errors.InvalidThreadId, ExitCode.USAGE),
     (errors.ItemNotEncodable, ExitCode.USAGE),

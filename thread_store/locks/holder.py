@@ -108,7 +108,7 @@ def redact_own_command(redact: Callable[[str], str]) -> None:
 
 
 def _own_command() -> str | None:
-    command = " ".join(sys.orig_argv)
+    command = " ".join(_without_secrets(sys.orig_argv))
     if _redact_command is not None:
         try:
             command = _redact_command(command)
@@ -116,6 +116,22 @@ def _own_command() -> str | None:
             return None
     # An argument that was no UTF-8 is held as lone surrogates, which JSON can't take.
     return command[:_COMMAND_CHARACTERS].encode(errors="replace").decode() or None
+
+
+_SECRET_OPTION = "--text"
+"""Of `rollout erase`: what must go from the home must not come into it by the lock."""
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    if "erase" not in arguments:
+        return arguments
+    shown, hide = [], False
+    for each in arguments:
+        name, given, _ = each.partition("=")
+        is_option = len(name) > len("--t") and _SECRET_OPTION.startswith(name)
+        shown.append("***" if hide else f"{name}=***" if is_option and given else each)
+        hide = is_option and not given
+    return shown
 
 
 def encode_holder(holder: LockHolder) -> bytes:
