@@ -1,0 +1,81 @@
+"""What the ends of a file tell of its thread before it is searched: its folders, and how new it is.
+
+Invariant: a bounded number of bytes is read at either end, whatever the file is like. What can't be told
+counts in favour of a search.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from protocol.errors import RolloutError
+from protocol.line import RolloutLine
+from protocol.timestamps import parse_timestamp
+from rollout.head import find_head
+from rollout.lines import judge_line
+from rollout.source import ByteSource, is_compressed, open_source
+
+__all__ = ["folders_of", "is_older_than"]
+
+_TAIL_BYTES = 256 << 10
+
+
+def folders_of(path: str) -> list[object]:
+    """The folders that a thread says it works in: its meta, and its newest turn if that is near the end.
+
+    Raises:
+        ThreadNotFound, RolloutUnreadable: it can't be read.
+    """
+    source = open_source(path)
+    try:
+        meta = find_head(source).meta
+        folders = [] if meta is None or meta.line is None else [_cwd(meta.line)]
+        contexts = (line for line in _newest_lines(source) if line.type == "turn_context")
+        newest = next(contexts, None)
+        return folders if newest is None else [*folders, _cwd(newest)]
+    finally:
+        source.close()
+
+
+def is_older_than(path: str, moment: datetime) -> bool:
+    """Whether nothing was recorded since: by the time of the file and that of its last line.
+
+    Raises:
+        ThreadNotFound, RolloutUnreadable: it can't be read.
+    """
+    try:
+        changed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return False  # the search will tell
+    if changed >= moment or moment >= datetime.now(UTC):
+        return False
+    source = open_source(path)
+    try:
+        last = next(_newest_lines(source), None)
+    finally:
+        source.close()
+    stamp = None if last is None else parse_timestamp(last.timestamp)
+    return stamp is not None and stamp < moment
+
+
+def _newest_lines(source: ByteSource) -> Iterator[RolloutLine]:
+    """The lines near the end, newest first; none of a compressed file."""
+    if not source.seekable or is_compressed(source.read_at(4, 0)):
+        return
+    size = source.size()
+    begin = max(0, size - _TAIL_BYTES)
+    lines = source.read_at(size - begin, begin).split(b"\n")
+    for data in reversed(lines[1:] if begin else lines):
+        record = judge_line(data, None, 0)
+        if record is not None and record.line is not None:
+            yield record.line
+
+
+def _cwd(line: RolloutLine) -> object:
+    try:
+        payload = line.payload_object()
+    except RolloutError:
+        return None
+    return payload.get("cwd") if isinstance(payload, dict) else None
