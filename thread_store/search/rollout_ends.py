@@ -17,7 +17,7 @@ from rollout.head import find_head
 from rollout.lines import judge_line
 from rollout.source import ByteSource, is_compressed, open_source
 
-__all__ = ["folders_of", "is_older_than"]
+__all__ = ["changed_at", "folders_of", "is_older_than"]
 
 _TAIL_BYTES = 256 << 10
 
@@ -39,17 +39,22 @@ def folders_of(path: str) -> list[object]:
         source.close()
 
 
+def changed_at(path: str) -> datetime | None:
+    """When the file was changed last: what counts for records that don't say when they were made."""
+    try:
+        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+    except (OSError, ValueError, OverflowError):
+        return None  # it went away, or another program set a time beyond all calendars
+
+
 def is_older_than(path: str, moment: datetime) -> bool:
     """Whether nothing was recorded since: by the time of the file and that of its last line.
 
     Raises:
         ThreadNotFound, RolloutUnreadable: it can't be read.
     """
-    try:
-        changed = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
-    except (OSError, ValueError, OverflowError):
-        return False  # the search will tell
-    if changed >= moment or moment >= datetime.now(UTC):
+    changed = changed_at(path)
+    if changed is None or changed >= moment or moment >= datetime.now(UTC):
         return False
     source = open_source(path)
     try:

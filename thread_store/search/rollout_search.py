@@ -24,6 +24,7 @@ from thread_store.search.line_blocks import LineBlock, LineBlocks, LongGap
 from thread_store.search.literal_matcher import LiteralMatcher
 from thread_store.search.passages import SearchedText, TextTooCostly, passages
 from thread_store.search.raw_pattern import raw_pattern
+from thread_store.search.rollout_ends import changed_at
 from thread_store.search.said_texts import SaidText, said_texts
 from thread_store.search.search_hit import Passage, SearchHit, SkippedPlace
 from thread_store.search.search_query import SearchQuery
@@ -153,7 +154,7 @@ class RolloutSearch:
         line = searched.record.line
         if line is None or (line.type == "session_meta" and not searched.is_first):
             return
-        if not self._is_in_time(line):
+        if not self._is_in_time(line, file):
             return
         for said in said_texts(line, instructions=self._query.looks_at_instructions):
             if self._query.roles and said.role not in self._query.roles:
@@ -186,14 +187,14 @@ class RolloutSearch:
             return f"the pattern takes too long on a text of {len(text):,} characters"
         return found
 
-    def _is_in_time(self, line: RolloutLine) -> bool:
+    def _is_in_time(self, line: RolloutLine, file: SearchedFile) -> bool:
         since, until = self._query.since, self._query.until
         if since is None and until is None:
             return True
-        moment = parse_timestamp(line.timestamp)
-        return (
-            moment is not None and (since is None or moment >= since) and (until is None or moment <= until)
-        )
+        moment = parse_timestamp(line.timestamp) or changed_at(file.path)
+        if moment is None:
+            return True
+        return (since is None or moment >= since) and (until is None or moment < until)
 
     @staticmethod
     def _tool_of(said: SaidText, searched: _Searched, names: CallNames) -> str | None:

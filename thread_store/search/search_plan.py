@@ -23,7 +23,8 @@ __all__ = ["SearchPlan"]
 
 
 class SearchPlan:
-    """Made by looking at the names in a home. What is left out is counted in `report`.
+    """Made by looking at the names in a home. What is left out is counted in `report`. `all_threads` are those
+    that there are.
 
     Raises:
         RolloutUnreadable: the home is there and can't be listed.
@@ -34,7 +35,8 @@ class SearchPlan:
         self._query = query
         self._folder = None if query.cwd is None else FolderFilter(query.cwd)
         self._chosen: dict[ThreadId, StoredRollout] = {}
-        for thread_id, found in home.current_rollouts().items():
+        self.all_threads = home.current_rollouts()
+        for thread_id, found in self.all_threads.items():
             if query.threads and thread_id not in query.threads:
                 continue
             if found.archived and not (query.archived or query.threads):

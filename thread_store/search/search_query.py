@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TypedDict, Unpack
 
 from msgspec import Struct
 
+from protocol.timestamps import parse_timestamp
 from thread_store.errors import SearchInvalid
 
-__all__ = ["PATTERN_CHARS_MAX", "ROLES", "SearchQuery", "make_query"]
+__all__ = ["PATTERN_CHARS_MAX", "ROLES", "SearchOptions", "SearchQuery", "make_query"]
 
 PATTERN_CHARS_MAX = 10_000
 """The longest text or pattern that is searched for."""
@@ -28,9 +30,34 @@ ROLES = ("user", "assistant", "thinking", "tool", "context", "event")
 """Whose text: `context` is what programs put before the model, `event` what a record tells otherwise."""
 
 
+class SearchOptions(TypedDict, total=False):
+    """The keywords of a search. Filters that aren't given take everything, and all of them hold together."""
+
+    regex: bool
+    """The text is a regular expression of RE2."""
+    word: bool
+    """Only where no word goes on at either end; words are letters, digits, marks, `_`, of any script."""
+    case_sensitive: bool
+    roles: Iterable[str]
+    """Some of `ROLES`."""
+    tool: str | None
+    """Only what this tool was told, and answered."""
+    threads: Iterable[str]
+    """Their ids; they are searched archived and compressed too."""
+    cwd: str | None
+    """A folder; what is below it counts too."""
+    since: datetime | str | None
+    """Of records, RFC 3339 if it is a text; included."""
+    until: datetime | str | None
+    """Not included."""
+    archived: bool
+    compressed: bool
+    context_lines: int
+    """How many lines before and after each hit are given."""
+
+
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """Made by `make_query`. `threads` are ids; `tool` is a tool's name; `cwd` a folder: what is below it
-    counts too. `since` and `until` are aware times of records, both ends included."""
+    """What `SearchOptions` say, settled. Made by `make_query`."""
 
     text: str
     regex: bool = False
@@ -54,56 +81,52 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
         return "context" in self.roles
 
 
-def make_query(
-    text: str,
-    *,
-    regex: bool = False,
-    word: bool = False,
-    case_sensitive: bool = False,
-    roles: Iterable[str] = (),
-    tool: str | None = None,
-    threads: Iterable[str] = (),
-    cwd: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    archived: bool = False,
-    compressed: bool = False,
-    context_lines: int = 0,
-) -> SearchQuery:
+def make_query(text: str, **options: Unpack[SearchOptions]) -> SearchQuery:
     """A query that can be run. Times without a zone are UTC.
 
     Raises:
-        SearchInvalid: the text is empty or too long, the pattern is none, or a role is unknown.
+        SearchInvalid: the text is empty or too long, the pattern is none, or an option has a value that it
+            can't have.
     """
+    roles, threads = options.get("roles", ()), options.get("threads", ())
+    wanted = frozenset([roles] if isinstance(roles, str) else roles)
+    query = SearchQuery(
+        text=text,
+        regex=options.get("regex", False),
+        word=options.get("word", False),
+        case_sensitive=options.get("case_sensitive", False),
+        roles=wanted,
+        tool=options.get("tool"),
+        threads=frozenset([threads] if isinstance(threads, str) else threads),
+        cwd=options.get("cwd"),
+        since=_moment(text, options.get("since")),
+        until=_moment(text, options.get("until")),
+        archived=options.get("archived", False),
+        compressed=options.get("compressed", False),
+        context_lines=options.get("context_lines", 0),
+    )
+    _require_valid(query)
+    return query
+
+
+def _require_valid(query: SearchQuery) -> None:
+    text = query.text
     if not text:
         raise SearchInvalid(text, "there is nothing to look for")
     if len(text) > PATTERN_CHARS_MAX:
         raise SearchInvalid(text, f"it is longer than {PATTERN_CHARS_MAX:,} characters")
-    if regex:
+    if unknown := query.roles - set(ROLES):
+        raise SearchInvalid(text, f"there is no role {min(unknown)!r}; roles are {', '.join(ROLES)}")
+    if not 0 <= query.context_lines <= CONTEXT_LINES_MAX:
+        raise SearchInvalid(text, f"context is 0 to {CONTEXT_LINES_MAX:,} lines")
+    if query.regex:
         from thread_store.search.pattern_matcher import compile_pattern
 
-        compile_pattern(text, case_sensitive=case_sensitive)
-    wanted = frozenset([roles] if isinstance(roles, str) else roles)
-    if unknown := wanted - set(ROLES):
-        raise SearchInvalid(text, f"there is no role {min(unknown)!r}; roles are {', '.join(ROLES)}")
-    if not 0 <= context_lines <= CONTEXT_LINES_MAX:
-        raise SearchInvalid(text, f"context is 0 to {CONTEXT_LINES_MAX:,} lines")
-    return SearchQuery(
-        text=text,
-        regex=regex,
-        word=word,
-        case_sensitive=case_sensitive,
-        roles=wanted,
-        tool=tool,
-        threads=frozenset([threads] if isinstance(threads, str) else threads),
-        cwd=cwd,
-        since=_aware(since),
-        until=_aware(until),
-        archived=archived,
-        compressed=compressed,
-        context_lines=context_lines,
-    )
+        compile_pattern(text, case_sensitive=query.case_sensitive)
 
 
-def _aware(moment: datetime | None) -> datetime | None:
+def _moment(text: str, given: datetime | str | None) -> datetime | None:
+    moment = parse_timestamp(given) if isinstance(given, str) else given
+    if given is not None and moment is None:
+        raise SearchInvalid(text, f"{given!r} is no RFC 3339 time")
     return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment

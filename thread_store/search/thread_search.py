@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +22,7 @@ from thread_store.search.search_hit import SearchHit, SearchReport, SkippedPlace
 from thread_store.search.search_plan import SearchPlan
 from thread_store.search.search_query import SearchQuery
 
-__all__ = ["WORKERS", "ThreadSearch", "search_threads"]
+__all__ = ["WORKERS", "ThreadSearch"]
 
 WORKERS = 2
 _AHEAD_MAX = 512
@@ -40,14 +40,24 @@ class _OneThread:
 
 
 class ThreadSearch:
-    """Iterate over it to get the hits; it closes itself at the end. May block.
+    """Iterate over it to get the hits; it closes itself at the end. May block. Use it as a context manager if
+    you may stop before.
 
     `report` says how far it got. Raises what `SearchPlan` raises, at the first step.
     """
 
-    def __init__(self, home: Home, query: SearchQuery) -> None:
+    def __init__(
+        self,
+        home: Home,
+        query: SearchQuery,
+        *,
+        report: SearchReport | None = None,
+        on_close: Callable[[], None] | None = None,
+    ) -> None:
+        """`on_close` is called once, when nothing is taken any more."""
         self.query = query
-        self.report = SearchReport(skipped=[])
+        self.report = SearchReport(skipped=[]) if report is None else report
+        self._on_close = on_close
         self._home = home
         self._condition = threading.Condition()
         self._queue: deque[_OneThread] = deque()
@@ -72,8 +82,14 @@ class ThreadSearch:
     def __next__(self) -> SearchHit:
         hit = self._take(wait=True)
         if hit is None:
+            self.close()
             raise StopIteration
         return hit
+
+    @property
+    def thread_ids(self) -> Iterable[str]:
+        """The ids of all threads of the home, searched or not; none before the first step."""
+        return () if self._plan is None else self._plan.all_threads
 
     def take(self, count: int) -> list[SearchHit]:
         """Up to `count` hits: waits for one, and takes what is there. Empty: it is over."""
@@ -87,7 +103,10 @@ class ThreadSearch:
         with self._condition:
             self._closed = True
             self._queue.clear()
+            on_close, self._on_close = self._on_close, None
             self._condition.notify_all()
+        if on_close is not None:
+            on_close()
 
     # The caller's side
 
@@ -222,8 +241,3 @@ class ThreadSearch:
     def _skip(self, place: SkippedPlace) -> None:
         with self._condition:
             self.report.skipped.append(place)
-
-
-def search_threads(home: Home, query: SearchQuery) -> ThreadSearch:
-    """Search the threads of a home. Use it as a context manager if you may stop before its end."""
-    return ThreadSearch(home, query)
