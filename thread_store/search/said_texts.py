@@ -148,12 +148,13 @@ def said_texts(line: RolloutLine, *, instructions: bool = False) -> list[SaidTex
     if record_type in _SILENT_TYPES:
         return []
     if record_type == "session_meta":
-        return list(_meta_texts(line.payload_object(), instructions=instructions))
+        told = _meta_texts(line.payload_object(), instructions=instructions)
+        return [each for each in told if each.text]
     fact = fact_of(line)
     says = _tool_texts if fact.kind is FactKind.TOOL else _spoken_texts
     texts = [each for each in says(fact) if each.text]
     if record_type == "response_item" and not texts:
-        return [_said(fact, field, text) for field, text in _unknown_item(fact.payload)]
+        return [_said(fact, field, text) for field, text in _unknown_item(fact.payload) if text]
     return texts
 
 

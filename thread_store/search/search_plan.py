@@ -23,8 +23,8 @@ __all__ = ["SearchPlan"]
 
 
 class SearchPlan:
-    """Made by looking at the names in a home. What is left out is counted in `report`. `all_threads` are those
-    that there are.
+    """Made by looking at the names in a home. What is left out is counted in `report`. `all_threads` are
+    those that there are.
 
     Raises:
         RolloutUnreadable: the home is there and can't be listed.

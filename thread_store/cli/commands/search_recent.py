@@ -74,9 +74,9 @@ def command(context: click.Context, /, pattern: str, **given: Any) -> int:
     begun = time.monotonic()
     with ThreadSearch(home, query) as search:
         shown = _print(terminal, search, given)
-        report = search.report
+        is_empty = not any(True for _ in search.thread_ids)
     milliseconds = round((time.monotonic() - begun) * 1000)
-    _conclude(terminal, home, query, report, milliseconds)
+    _conclude(terminal, home, query, search.report, milliseconds=milliseconds, is_empty=is_empty)
     return ExitCode.DONE if shown else ExitCode.PROBLEMS
 
 
@@ -188,7 +188,13 @@ def hit_object(hit: SearchHit) -> dict[str, Any]:
 
 
 def _conclude(
-    terminal: Terminal, home: Home, query: SearchQuery, report: SearchReport, milliseconds: int
+    terminal: Terminal,
+    home: Home,
+    query: SearchQuery,
+    report: SearchReport,
+    *,
+    milliseconds: int,
+    is_empty: bool,
 ) -> None:
     if terminal.json:
         terminal.emit(
@@ -210,7 +216,7 @@ def _conclude(
         terminal.warn(f"{safe_line(each.path)}{place}: {safe_line(each.message)}", code=each.reason)
     if len(report.skipped) > _SKIPPED_SHOWN and not terminal.verbose:
         terminal.note(f"{len(report.skipped) - _SKIPPED_SHOWN:,} more places could not be searched (-v)")
-    if not report.searched_threads and not report.hits and not _left_out(query, report):
+    if is_empty:
         terminal.note(f"there is no thread to search in {safe_line(home.path)}. Try: rollout list --all")
         return
     terminal.note(_summary(query, report, milliseconds))
