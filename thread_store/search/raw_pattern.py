@@ -37,7 +37,7 @@ _ANY_BUT_CONTROL = rb"\\u(?!00[01])[0-9a-fA-F]{4}"
 # RE2 takes some letters for each other that full folding keeps apart.
 _PLAIN_CHARS_MIN = 5
 _OF_ESCAPES = frozenset(map(ord, "\\/ubfnrt0123456789abcdefABCDEF"))
-_CONTROLS = (b"000", b"001")
+_CONTROLS = (b"001", b"000")
 _ESCAPES_SEEN_MAX = 100
 _CASES_OF_PATTERNS = re.compile("[iI\u0130\u0131]")
 
@@ -101,9 +101,9 @@ class RawPattern:
         """Whether all escapes are of control characters, none of which is looked for."""
         if self._seeks_controls:
             return False
-        at = -1
+        find, at = sz.find, -1
         for _ in range(_ESCAPES_SEEN_MAX):
-            at = sz.find(block, b"\\u", at + 1)
+            at = find(block, b"\\u", at + 1)
             if at < 0:
                 return True
             if block[at + 2 : at + 5] not in _CONTROLS:

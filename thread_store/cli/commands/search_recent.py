@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from thread_store.cli.failures import ExitCode
+from thread_store.cli.hit_json import hit_object, skipped_object
 from thread_store.cli.hit_view import HitView
 from thread_store.cli.moments import EVER, parse_moment
 from thread_store.cli.named_thread import find_named
@@ -18,7 +19,7 @@ from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
 from thread_store.errors import NotInHome
 from thread_store.home import Home
-from thread_store.search.search_hit import SearchHit, SearchReport, SkippedPlace
+from thread_store.search.search_hit import SearchHit, SearchReport
 from thread_store.search.search_query import ROLES, SearchQuery, make_query
 from thread_store.search.thread_search import ThreadSearch
 
@@ -161,29 +162,6 @@ def _print_counts(terminal: Terminal, search: ThreadSearch) -> int:
     return len(counts)
 
 
-def hit_object(hit: SearchHit) -> dict[str, Any]:
-    """The members of a hit with `--json`. Spans are places in `text`."""
-    passage = hit.passage
-    return {
-        "thread": hit.thread_id,
-        "ordinal": hit.ordinal,
-        "offset": hit.offset,
-        "ts": hit.timestamp,
-        "role": hit.role,
-        "tool": hit.tool,
-        "field": hit.field,
-        "line": passage.line,
-        "spans": [list(span) for span in passage.spans],
-        "text": passage.text,
-        "before": list(passage.before),
-        "after": list(passage.after),
-        "cut_before": passage.cut_before,
-        "cut_after": passage.cut_after,
-        "archived": hit.archived,
-        "path": hit.path,
-    }
-
-
 # The end
 
 
@@ -208,7 +186,7 @@ def _conclude(
             archived_left_out=report.archived_left_out,
             compressed_left_out=report.compressed_left_out,
             older_left_out=report.older_left_out,
-            skipped=[_skipped_object(each) for each in report.skipped],
+            skipped=[skipped_object(each) for each in report.skipped],
         )
         return
     for each in report.skipped[: None if terminal.verbose else _SKIPPED_SHOWN]:
@@ -244,16 +222,6 @@ def _left_out(query: SearchQuery, report: SearchReport) -> list[str]:
     if report.skipped:
         told.append(f"{_count(len(report.skipped), 'place')} could not be searched")
     return told
-
-
-def _skipped_object(place: SkippedPlace) -> dict[str, Any]:
-    return {
-        "id": place.thread_id,
-        "path": place.path,
-        "offset": place.offset,
-        "reason": place.reason,
-        "message": place.message,
-    }
 
 
 def _count(number: int, noun: str) -> str:
