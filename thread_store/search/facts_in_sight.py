@@ -98,7 +98,8 @@ class FactsInSight(Generic[_Hit]):
         for key in said.keys:
             for told in reversed(self._known.get((key, said.part), ())):
                 near = sighting.offset - told.offset <= _TWIN_BYTES_MAX
-                if near and (said.repeats or said.form not in told.forms):
+                same = sighting.offset == told.offset  # another text of the record
+                if near and (same or said.repeats or said.form not in told.forms):
                     return told
         return None
 

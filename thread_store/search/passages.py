@@ -71,6 +71,8 @@ def _passage(
         places.append(following)
         end = max(end, _line_end(text, following[1]))
     cut_end = min(end, cut_begin + LINE_CHARS_MAX)
+    if text.endswith("\r", places[-1][1], cut_end):
+        cut_end -= 1
     shown = tuple((max(b, cut_begin) - cut_begin, min(e, cut_end) - cut_begin) for b, e in places)
     passage = Passage(
         line=line,

@@ -2,7 +2,8 @@
 
 Invariant: a pure function of the record, for any shape; nothing here raises. Two records that tell one fact
 (the tracks of FORMAT.md) have a key in common. A text is what was said and not how it was written down: a
-call's arguments are searched by their values.
+call's arguments are searched by their values. Nothing is in a text that isn't in one string of the record
+(but line breaks between parts): `raw_pattern` relies on it.
 
 Left out: the history in a checkpoint, snapshots of context and `x_memory` (they repeat what other
 records say); the instructions in a meta line unless they are asked for.
@@ -10,16 +11,16 @@ records say); the instructions in a meta line unless they are asked for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from protocol.line import RolloutLine
+from thread_store.search.text_values import NO_TEXT, SIGNED, all_strings, read_strings, unpacked
 from thread_store.transcript.fact import Fact, FactKind, Form
 from thread_store.transcript.facts import fact_of
-from thread_store.transcript.payload_text import as_text, command_text
+from thread_store.transcript.payload_text import as_text
 
 __all__ = ["SaidText", "said_texts"]
 
@@ -53,93 +54,15 @@ _SILENT_TYPES = frozenset(
     {"turn_context", "world_state", "retained_context", "dynamic_tools_updated", "token_usage_record"}
     | {"security_risk_score", "x_memory", "x_writer", "x_files"}
 )
-_SAID_KEYS = frozenset(
-    {
-        "text",
-        "message",
-        "content",
-        "explanation",
-        "step",
-        "plan",
-        "summary",
-        "note",
-        "reason",
-        "what",
-        "cause",
-    }
-    | {
-        "error",
-        "evidence",
-        "prompt",
-        "query",
-        "queries",
-        "question",
-        "questions",
-        "answer",
-        "answers",
-        "title",
-    }
-    | {
-        "description",
-        "objective",
-        "last_agent_message",
-        "thread_name",
-        "label",
-        "record",
-        "messages",
-        "items",
-    }
-    | {"item", "goal", "details", "header", "options", "info", "review_output", "findings", "body", "output"}
-    | {"user_facing_hint", "overall_explanation", "transcript", "delta"}
-)
-"""Members of events and own records whose strings somebody reads."""
-
 _TOOL_KEYS = {
     "args": frozenset(
-        {"command", "arguments", "query", "prompt", "invocation", "changes", "action", "input"}
+        {"action", "arguments", "changes", "command", "input", "invocation", "prompt", "query"},
     ),
     "output": frozenset(
-        {
-            "aggregated_output",
-            "stdout",
-            "stderr",
-            "formatted_output",
-            "output",
-            "result",
-            "error",
-            "content_items",
-        }
-        | {"note", "message", "text"}
+        {"aggregated_output", "content_items", "error", "formatted_output", "message", "note", "output"}
+        | {"result", "stderr", "stdout", "text"}
     ),
 }
-_NEVER = frozenset(
-    {
-        "type",
-        "id",
-        "call_id",
-        "turn_id",
-        "item_id",
-        "thread_id",
-        "status",
-        "role",
-        "phase",
-        "signature",
-        "data",
-    }
-    | {
-        "encrypted_content",
-        "image_url",
-        "url_signature",
-        "thought_signature",
-        "mime_type",
-        "mimeType",
-        "sha256",
-    }
-    | {"process_id", "timestamp", "at", "at_ms", "blob", "audio", "file_data"}
-)
-"""Members whose strings are no text, wherever they stand."""
-
-_DEPTH_MAX = 32
 
 
 def said_texts(line: RolloutLine, *, instructions: bool = False) -> list[SaidText]:
@@ -160,7 +83,7 @@ def said_texts(line: RolloutLine, *, instructions: bool = False) -> list[SaidTex
 
 def _said(fact: Fact, field: str, text: str, *, part: str = "text", key: str | None = None) -> SaidText:
     return SaidText(
-        role=_ROLES[fact.kind],
+        role=_role_of(fact),
         field=field,
         text=text,
         part=part,
@@ -172,10 +95,19 @@ def _said(fact: Fact, field: str, text: str, *, part: str = "text", key: str | N
     )
 
 
+def _role_of(fact: Fact) -> str:
+    role = (
+        fact.payload.get("role") if fact.kind is FactKind.EVENT and isinstance(fact.payload, dict) else None
+    )
+    if role in ("user", "assistant", "tool"):
+        return str(role)  # of a kind that isn't known, but it says whose it is
+    return _ROLES[fact.kind]
+
+
 def _meta_texts(payload: Any, *, instructions: bool) -> Iterator[SaidText]:
     if not isinstance(payload, dict):
         return
-    for field, text in _strings(payload.get("x_task"), "x_task"):
+    for field, text in all_strings(payload.get("x_task"), "x_task"):
         yield SaidText("context", field, text)
     if instructions:
         base = payload.get("base_instructions")
@@ -188,48 +120,41 @@ def _meta_texts(payload: Any, *, instructions: bool) -> Iterator[SaidText]:
 
 def _spoken_texts(fact: Fact) -> Iterator[SaidText]:
     if fact.kind is FactKind.MARKER or fact.kind is FactKind.EVENT:
-        for field, text in _event_strings(fact.payload, ""):
+        for field, text in read_strings(fact.payload, ""):
             yield _said(fact, field, text, key=f"event\0{text.strip()[:200]}" if fact.keys else None)
     elif fact.kind is FactKind.THINKING:
-        yield _said(fact, "text", fact.text)
-        for field, text in _strings(fact.payload.get("content"), "content"):
-            if text not in fact.text:
-                yield _said(fact, field, text, part="content")
+        for names in _THOUGHTS:
+            holder = _item_of(fact.payload)
+            texts = [text for name in names for _, text in all_strings(holder.get(name), "")]
+            yield _said(fact, "text", "\n\n".join(texts), part=names[0])
     else:
-        text = _without_names(fact)
+        text = _spoken(_item_of(fact.payload))
         yield _said(fact, "text", text, key=f"spoken\0{_ROLES[fact.kind]}\0{text.strip()[:400]}")
 
 
-def _without_names(fact: Fact) -> str:
-    """The text of a message without the words in brackets that stand for its images."""
-    holder = fact.payload.get("item") or fact.payload
-    content = holder.get("content") if isinstance(holder, dict) else None
-    if not isinstance(content, list):
-        return fact.text
-    texts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "\n".join(text for text in texts if isinstance(text, str))
+_THOUGHTS = (("summary", "summary_text", "text"), ("content", "raw_content"))
 
 
-def _event_strings(value: Any, field: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """The strings under members that somebody reads."""
-    if depth > _DEPTH_MAX:
-        return
-    if isinstance(value, str):
-        if field:
-            yield field, value
-    elif isinstance(value, list):
-        for each in value:
-            yield from _event_strings(each, field, depth + 1)
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            if name in _SAID_KEYS:
-                yield from _event_strings(each, f"{field}.{name}" if field else name, depth + 1)
+def _item_of(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    item = payload.get("item")
+    return item if isinstance(item, dict) else payload
+
+
+def _spoken(holder: Mapping[str, Any]) -> str:
+    """The text of a message without its images. Its parts are joined by what no anchor holds."""
+    content = holder.get("content", holder.get("message"))
+    if isinstance(content, str):
+        return content
+    parts = (
+        [part.get("text") for part in content if isinstance(part, dict)] if isinstance(content, list) else ()
+    )
+    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def _unknown_item(payload: Any) -> Iterator[tuple[str, str]]:
     """A response item of a kind that isn't known: what looks like text."""
     if isinstance(payload, dict) and not str(payload.get("type", "")).startswith("ghost"):
-        yield from _event_strings({key: each for key, each in payload.items() if key not in _NEVER}, "")
+        yield from read_strings({key: each for key, each in payload.items() if key not in NO_TEXT}, "")
 
 
 # Tool calls
@@ -245,27 +170,24 @@ def _tool_texts(fact: Fact) -> Iterator[SaidText]:
             for field, text in _output(payload, fact):
                 yield _said(fact, field, text, part="output")
         return
-    holder = payload.get("item") if isinstance(payload.get("item"), dict) else payload
+    holder = _item_of(payload)
     for part, names in _TOOL_KEYS.items():
         for name in holder:
-            if name not in names:
-                continue
-            value = holder[name]
-            if name == "command":
-                value = command_text(value)
-            elif name == "arguments":
-                value = _unpacked(value)
-            for field, text in _strings(value, part if name == "arguments" else name):
-                yield _said(fact, field, text, part=part)
+            if name in names:
+                for field, text in _tool_strings(name, holder[name], part if name == "arguments" else name):
+                    yield _said(fact, field, text, part=part)
 
 
 def _arguments(fact: Fact) -> Iterator[tuple[str, str]]:
     payload = fact.payload
-    if payload.get("type") == "local_shell_call":
-        yield "args", fact.text
-        return
     for name in ("arguments", "input", "action", "revised_prompt"):
-        yield from _strings(_unpacked(payload.get(name)), "args")
+        yield from _tool_strings(name, payload.get(name), "args")
+
+
+def _tool_strings(name: str, value: Any, field: str) -> Iterator[tuple[str, str]]:
+    if name in ("arguments", "input"):
+        return all_strings(unpacked(value), field, passed_over=SIGNED)
+    return all_strings(value, field)
 
 
 def _output(payload: Mapping[str, Any], fact: Fact) -> Iterator[tuple[str, str]]:
@@ -274,38 +196,6 @@ def _output(payload: Mapping[str, Any], fact: Fact) -> Iterator[tuple[str, str]]
         told = fact.result.output if fact.result is not None else None
         yield "output", told if told is not None else output
     elif isinstance(output, dict):
-        yield from _strings(output.get("content", output), "output")
+        yield from all_strings(output.get("content", output), "output")
     else:
-        yield from _strings(output, "output")
-
-
-def _unpacked(value: Any) -> Any:
-    """Arguments are JSON in a string, mostly; else they are the text that they are."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        unpacked = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return unpacked
-
-
-def _strings(value: Any, field: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """All strings below a value but those that are no text; a list of nothing but strings is one text."""
-    if isinstance(value, str):
-        if not value.startswith("data:"):
-            yield field, value
-    elif depth > _DEPTH_MAX:
-        return
-    elif isinstance(value, list):
-        if value and all(isinstance(each, str) for each in value):
-            yield field, " ".join(value)
-            return
-        for each in value:
-            yield from _strings(each, field, depth + 1)
-    elif isinstance(value, dict):
-        plain = value.get("type") not in ("image", "input_image", "audio", "input_audio", "encrypted_content")
-        for name, each in value.items() if plain else ():
-            if name not in _NEVER:
-                simple = name in ("text", "content") and field in ("output", "content")
-                yield from _strings(each, field if simple else f"{field}.{name}", depth + 1)
+        yield from all_strings(output, "output")

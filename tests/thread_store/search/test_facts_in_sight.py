@@ -74,3 +74,13 @@ def test_nothing_is_lost_and_the_order_is_kept(seen: list[Seen]) -> None:
     assert len(set(found)) == len(found) <= len(seen)
     given_keys = {seen[int("".join(filter(str.isdigit, hit.split(":")[0])))][0] for hit in found}
     assert given_keys == {key for key, _ in seen}
+
+
+def test_texts_of_one_record_are_known_together() -> None:
+    """The other track's record is compared with all of them."""
+    seen = [
+        sighting("k", Form.RESPONSE, 0, ("a",)),
+        sighting("k", Form.RESPONSE, 0, ("b",)),
+        sighting("k", Form.ITEM, 1, ("a", "b")),
+    ]
+    assert hits(*seen) == ["RESPONSE0:a", "RESPONSE0:b"]
