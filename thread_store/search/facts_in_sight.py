@@ -25,6 +25,8 @@ _WAIT_BYTES = 4 << 20
 _TWIN_BYTES_MAX = 16 << 20
 _KNOWN_MAX = 4096
 _ALIKE_MAX = 16
+_LINES_MAX = 100_000
+"""How many lines are remembered, of all facts together."""
 
 _Hit = TypeVar("_Hit")
 
@@ -69,6 +71,7 @@ class FactsInSight(Generic[_Hit]):
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], deque[_Told[_Hit]]] = OrderedDict()
         self._queue: deque[_Told[_Hit]] = deque()
+        self._lines = 0
 
     def take(self, sighting: Sighting[_Hit]) -> Iterator[_Hit]:
         """Note a sighting; gives the hits that are due."""
@@ -82,6 +85,7 @@ class FactsInSight(Generic[_Hit]):
         waited = told.waits_from is not None and bool(told.sightings)
         told.offset = sighting.offset
         told.forms.add(said.form)
+        self._lines += len(sighting.lines) if said.keys else 0
         if said.form is Form.RESPONSE:
             told.sightings.insert(0, sighting)
             told.waits_from = None
@@ -109,6 +113,9 @@ class FactsInSight(Generic[_Hit]):
             self._known.move_to_end((key, said.part))
         while len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
+        if self._lines > _LINES_MAX:
+            self._known.clear()  # twins stand close together: few are told again
+            self._lines = 0
 
     def pass_by(self, offset: int) -> Iterator[_Hit]:
         """The scan has come to an offset: gives the hits whose twin is not to be expected any more."""

@@ -2,7 +2,8 @@
 
 Invariant: nothing is mapped (another process may shrink the file), and a block holds whole lines; the
 beginning of a line that a read cut is moved to the front and comes with its rest. Offsets count decompressed
-bytes. Memory is the buffer, which grows only for a longer line, and not beyond `RECORD_BYTES_MAX`.
+bytes. What a writer adds while a plain file is read isn't seen. Memory is the buffer, which grows only for a
+longer line, and not beyond `RECORD_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -81,16 +82,15 @@ class LineBlocks:
         file.seek(0)
         self.compressed = is_compressed(head)
         if not self.compressed:
-            yield from self._plain(file, end)
+            size = os.fstat(file.fileno()).st_size
+            yield from self._plain(file, size if end is None else min(end, size))
         elif compressed:
             yield from self._decompressed(file, end)
 
-    def _plain(self, file: FileIO, end: int | None) -> Iterator[LineBlock | LongGap]:
+    def _plain(self, file: FileIO, end: int) -> Iterator[LineBlock | LongGap]:
         run = _Run(self)
         while True:
-            space = run.space()
-            if end is not None:
-                space = space[: end - run.position]
+            space = run.space()[: end - run.position]
             size = file.readinto(space) if space else 0
             if not size:
                 break

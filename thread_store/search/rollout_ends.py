@@ -41,21 +41,31 @@ def folders_of(path: str) -> list[object]:
 
 def changed_at(path: str) -> datetime | None:
     """When the file was changed last: what counts for records that don't say when they were made."""
+    times = _times(path)
+    return None if times is None else times[0]
+
+
+def _times(path: str) -> tuple[datetime, datetime] | None:
+    """When its content was changed, and when anything of it; None if that can't be told."""
     try:
-        return datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+        status = os.stat(path)
+        return datetime.fromtimestamp(status.st_mtime, UTC), datetime.fromtimestamp(status.st_ctime, UTC)
     except (OSError, ValueError, OverflowError):
         return None  # it went away, or another program set a time beyond all calendars
 
 
 def is_older_than(path: str, moment: datetime) -> bool:
-    """Whether nothing was recorded since: by the time of the file and that of its last line.
+    """Whether nothing was recorded since: by the times of the file and, where these may have been set back, by
+    that of its last line.
 
     Raises:
         ThreadNotFound, RolloutUnreadable: it can't be read.
     """
-    changed = changed_at(path)
-    if changed is None or changed >= moment or moment >= datetime.now(UTC):
+    times = _times(path)
+    if times is None or times[0] >= moment or moment >= datetime.now(UTC):
         return False
+    if times[1] < moment:
+        return True  # nobody can set that one back
     source = open_source(path)
     try:
         last = next(_newest_lines(source), None)

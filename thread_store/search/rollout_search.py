@@ -18,6 +18,7 @@ from rollout.lines import BOM, Break, judge_line
 from rollout.reader import read_rollout
 from rollout.record import LineWarning, RolloutRecord
 from rollout.stream import DOCUMENT_HEAD_BYTES, begins_document
+from rollout.thread_lock import find_writer
 from thread_store.search.call_names import CallNames
 from thread_store.search.facts_in_sight import FactsInSight, Sighting
 from thread_store.search.line_blocks import LineBlock, LineBlocks, LongGap
@@ -33,7 +34,9 @@ from thread_store.transcript.fact import Form
 __all__ = ["PASSAGES_MAX", "Found", "RolloutSearch", "SearchedFile", "skipped_file"]
 
 PASSAGES_MAX = 10_000
-"""Of one text; a reader learns that there are more."""
+"""Of one text, fewer where each brings its context; that there are more is told as a skipped place."""
+
+_PASSAGES_MIN = 500
 
 Found = SearchHit | SkippedPlace
 
@@ -98,17 +101,9 @@ class RolloutSearch:
         for block in self._blocks.read(file.path, end=file.end, compressed=compressed):
             if isinstance(block, LongGap):
                 message = f"a line of {block.size:,} bytes is too long to be searched"
-                yield SkippedPlace(
-                    thread_id=file.thread_id,
-                    path=file.path,
-                    reason="too_long",
-                    message=message,
-                    offset=block.offset,
-                )
+                yield _unsearched(file, "too_long", message, offset=block.offset)
             elif isinstance(block, Break):
-                yield SkippedPlace(
-                    thread_id=file.thread_id, path=file.path, reason=block.reason, message=block.message
-                )
+                yield _unsearched(file, block.reason, block.message)
             else:
                 if first and begins_document(bytes(block.data[:DOCUMENT_HEAD_BYTES])):
                     yield from self._document(file)
@@ -141,10 +136,10 @@ class RolloutSearch:
             record = judge_line(data, None, offset, terminated=block.terminated or end < size)
             if record is None:
                 continue
-            if record.warning is not None:
-                yield _skipped(file, record.warning)
-            else:
+            if record.warning is None:
                 yield _Searched(record, block, begin, is_first)
+            elif record.warning.reason != "torn_tail" or find_writer(file.path) is None:
+                yield _skipped(file, record.warning)  # else it is still being written
 
     # Hits
 
@@ -161,31 +156,27 @@ class RolloutSearch:
                 continue
             if self._query.tool is not None and said.role != "tool":
                 continue
-            found = self._passages(said.text)
-            if isinstance(found, str):
-                yield SkippedPlace(
-                    thread_id=file.thread_id,
-                    path=file.path,
-                    reason="too_costly",
-                    message=found,
-                    offset=searched.record.offset,
-                )
-            elif found and self._is_of_tool(tool := self._tool_of(said, searched, names), said):
+            found, problem = self._passages(said.text)
+            if problem is not None:
+                yield _unsearched(file, *problem, offset=searched.record.offset)
+            if found and self._is_of_tool(tool := self._tool_of(said, searched, names), said):
                 hits = [_hit(file, searched.record, said, tool, passage) for passage in found]
                 lines = [passage.text for passage in found]
                 yield from facts.take(Sighting(said, searched.record.offset, hits, lines))
 
-    def _passages(self, text: str) -> list[Passage] | str:
-        """What is found in a text, or why it isn't searched."""
+    def _passages(self, text: str) -> tuple[list[Passage], tuple[str, str] | None]:
+        """What is found in a text, and why it is not searched to its end."""
         found: list[Passage] = []
+        context = self._query.context_lines
+        count_max = max(_PASSAGES_MIN, PASSAGES_MAX // (1 + 2 * context))
         try:
-            for passage in passages(self._prepare(text), context_lines=self._query.context_lines):
+            for passage in passages(self._prepare(text), context_lines=context):
+                if len(found) >= count_max:
+                    return found, ("too_many", f"there are more than {count_max:,} hits in one text")
                 found.append(passage)
-                if len(found) >= PASSAGES_MAX:
-                    break
         except TextTooCostly:
-            return f"the pattern takes too long on a text of {len(text):,} characters"
-        return found
+            return found, ("too_costly", f"the pattern takes too long on a text of {len(text):,} characters")
+        return found, None
 
     def _is_in_time(self, line: RolloutLine, file: SearchedFile) -> bool:
         since, until = self._query.since, self._query.until
@@ -243,16 +234,16 @@ def _hit(
     )
 
 
-def _skipped(file: SearchedFile, warning: LineWarning) -> SkippedPlace:
+def _unsearched(file: SearchedFile, reason: str, message: str, *, offset: int | None = None) -> SkippedPlace:
     return SkippedPlace(
-        thread_id=file.thread_id,
-        path=file.path,
-        reason=warning.reason,
-        message=warning.message,
-        offset=warning.offset_bytes,
+        thread_id=file.thread_id, path=file.path, reason=reason, message=message, offset=offset
     )
+
+
+def _skipped(file: SearchedFile, warning: LineWarning) -> SkippedPlace:
+    return _unsearched(file, warning.reason, warning.message, offset=warning.offset_bytes)
 
 
 def skipped_file(file: SearchedFile, error: RolloutError) -> SkippedPlace:
     """A file that can't be read, or not to its end."""
-    return SkippedPlace(thread_id=file.thread_id, path=file.path, reason=error.code, message=error.message)
+    return _unsearched(file, error.code, error.message)

@@ -19,12 +19,12 @@ from msgspec import Struct
 from protocol.timestamps import parse_timestamp
 from thread_store.errors import SearchInvalid
 
-__all__ = ["PATTERN_CHARS_MAX", "ROLES", "SearchOptions", "SearchQuery", "make_query"]
+__all__ = ["CONTEXT_LINES_MAX", "PATTERN_CHARS_MAX", "ROLES", "SearchOptions", "SearchQuery", "make_query"]
 
 PATTERN_CHARS_MAX = 10_000
 """The longest text or pattern that is searched for."""
 
-CONTEXT_LINES_MAX = 1_000
+CONTEXT_LINES_MAX = 100
 
 ROLES = ("user", "assistant", "thinking", "tool", "context", "event")
 """Whose text: `context` is what programs put before the model, `event` what a record tells otherwise."""

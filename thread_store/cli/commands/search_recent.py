@@ -20,7 +20,7 @@ from thread_store.cli.terminal import Terminal
 from thread_store.errors import NotInHome
 from thread_store.home import Home
 from thread_store.search.search_hit import SearchHit, SearchReport
-from thread_store.search.search_query import ROLES, SearchQuery, make_query
+from thread_store.search.search_query import CONTEXT_LINES_MAX, ROLES, SearchQuery, make_query
 from thread_store.search.thread_search import ThreadSearch
 
 __all__ = ["command"]
@@ -35,8 +35,8 @@ _SKIPPED_SHOWN = 5
 @click.option("-s", "--case-sensitive", is_flag=True, help="Exactly as it is written.")
 @click.option("-e", "--regex", is_flag=True, help="PATTERN is a regular expression (RE2).")
 @click.option("-w", "--word", is_flag=True, help="Whole words only.")
-@click.option("-C", "--context", "context_lines", type=click.IntRange(0, 1000), default=0, metavar="N",
-              help="N lines before and after each hit.")  # fmt: skip
+@click.option("-C", "--context", "context_lines", type=click.IntRange(0, CONTEXT_LINES_MAX), default=0,
+              metavar="N", help="N lines before and after each hit.")  # fmt: skip
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="Whose text; may be repeated.")
 @click.option("--tool", metavar="NAME", help="Only what this tool was told and answered.")
 @click.option("--in", "folder", metavar="DIR", help="Only threads that work in DIR, or below it.")
