@@ -55,8 +55,8 @@ def _times(path: str) -> tuple[datetime, datetime] | None:
 
 
 def is_older_than(path: str, moment: datetime) -> bool:
-    """Whether nothing was recorded since: by the times of the file and, where these may have been set back, by
-    that of its last line.
+    """Whether nothing was recorded since: by the times of the file and, where these may have been set back,
+    by that of its last line.
 
     Raises:
         ThreadNotFound, RolloutUnreadable: it can't be read.

@@ -54,6 +54,8 @@ class SearchOptions(TypedDict, total=False):
     compressed: bool
     context_lines: int
     """How many lines before and after each hit are given."""
+    hits_per_thread: int | None
+    """So many of each thread at most."""
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     archived: bool = False
     compressed: bool = False
     context_lines: int = 0
+    hits_per_thread: int | None = None
 
     @property
     def looks_at_instructions(self) -> bool:
@@ -104,6 +107,7 @@ def make_query(text: str, **options: Unpack[SearchOptions]) -> SearchQuery:
         archived=options.get("archived", False),
         compressed=options.get("compressed", False),
         context_lines=options.get("context_lines", 0),
+        hits_per_thread=options.get("hits_per_thread"),
     )
     _require_valid(query)
     return query
@@ -119,6 +123,8 @@ def _require_valid(query: SearchQuery) -> None:
         raise SearchInvalid(text, f"there is no role {min(unknown)!r}; roles are {', '.join(ROLES)}")
     if not 0 <= query.context_lines <= CONTEXT_LINES_MAX:
         raise SearchInvalid(text, f"context is 0 to {CONTEXT_LINES_MAX:,} lines")
+    if query.hits_per_thread is not None and query.hits_per_thread < 1:
+        raise SearchInvalid(text, "it takes at least one hit of a thread")
     if query.regex:
         from thread_store.search.pattern_matcher import compile_pattern
 

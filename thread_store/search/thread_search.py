@@ -31,10 +31,11 @@ _AHEAD_MAX = 512
 class _OneThread:
     """What was found in one thread and not given yet."""
 
-    __slots__ = ("finds", "hits", "over")
+    __slots__ = ("finds", "found", "hits", "over")
 
     def __init__(self) -> None:
         self.finds: deque[SearchHit] = deque()
+        self.found = 0
         self.hits = 0
         self.over = False
 
@@ -223,18 +224,23 @@ class ThreadSearch:
 
     def _search_file(self, search: RolloutSearch, file: SearchedFile, one: _OneThread) -> None:
         for each in search.search(file):
-            if self._closed:
+            if self._closed or self._has_enough(one):
                 return
             if isinstance(each, SearchHit):
                 self._give(one, each)
             elif each is not None:
                 self._skip(each)
 
+    def _has_enough(self, one: _OneThread) -> bool:
+        wanted = self.query.hits_per_thread
+        return wanted is not None and one.found >= wanted
+
     def _give(self, one: _OneThread, hit: SearchHit) -> None:
         with self._condition:
             while len(one.finds) >= _AHEAD_MAX and not self._closed:
                 self._condition.wait()
             one.finds.append(hit)
+            one.found += 1
             if self._queue and self._queue[0] is one:
                 self._condition.notify_all()
 

@@ -250,6 +250,13 @@ def test_error_of_ours_reaches_the_caller(tmp_path: Path, monkeypatch: pytest.Mo
         next(found)
 
 
+def test_one_hit_of_each_thread_is_enough_where_that_is_asked_for(tmp_path: Path) -> None:
+    """Nobody looks for more."""
+    make(tmp_path, 1, "needle\nneedle")
+    make(tmp_path, 2, "needle\nneedle")
+    assert threads(tmp_path, "needle", hits_per_thread=1) == [thread_id(2), thread_id(1)]
+
+
 def test_empty_home_has_no_hits(tmp_path: Path) -> None:
     """A home that doesn't exist yet is empty."""
     hits, report = search(tmp_path / "none", "needle")

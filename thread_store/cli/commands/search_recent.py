@@ -108,6 +108,7 @@ def _query(terminal: Terminal, pattern: str, given: dict[str, Any]) -> tuple[Hom
         archived=given["archived"],
         compressed=given["compressed"],
         context_lines=given["context_lines"],
+        hits_per_thread=1 if given["ids_only"] else None,
     )
 
 
