@@ -65,6 +65,8 @@ class ThreadSearch:
         self._waiting: Iterator[StoredRollout] | None = None
         self._plan: SearchPlan | None = None
         self._workers = 0
+        self._blocked = 0
+        """Workers that are too far ahead."""
         self._closed = False
         self._failure: BaseException | None = None
         self._pid = os.getpid()
@@ -199,7 +201,7 @@ class ThreadSearch:
             self.report.searched_threads += searched
             self.report.searched_bytes += search.searched_bytes - before
             one.over = True
-            self._condition.notify_all()
+            self._drop_finished()
 
     def _search_files(self, search: RolloutSearch, found: StoredRollout, one: _OneThread) -> bool:
         plan = self._plan
@@ -231,6 +233,13 @@ class ThreadSearch:
             elif each is not None:
                 self._skip(each)
 
+    def _drop_finished(self) -> None:
+        """Take away what is over and given; the caller is woken only if there is something for it."""
+        while self._queue and self._queue[0].over and not self._queue[0].finds:
+            self._queue.popleft()
+        if self._queue and (self._queue[0].finds or self._blocked):
+            self._condition.notify_all()
+
     def _has_enough(self, one: _OneThread) -> bool:
         wanted = self.query.hits_per_thread
         return wanted is not None and one.found >= wanted
@@ -238,7 +247,9 @@ class ThreadSearch:
     def _give(self, one: _OneThread, hit: SearchHit) -> None:
         with self._condition:
             while len(one.finds) >= _AHEAD_MAX and not self._closed:
+                self._blocked += 1
                 self._condition.wait()
+                self._blocked -= 1
             one.finds.append(hit)
             one.found += 1
             if self._queue and self._queue[0] is one:
