@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         AmbiguousThread,
         NotCurrentRollout,
         NotInHome,
+        SearchInvalid,
         StoreClosed,
         ThreadsUnwritten,
     )
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from thread_store.resume.resume_host import ResumeHost
     from thread_store.resume.resume_refusals import Refusal, RefusalReason
     from thread_store.resume.resume_state import ResumeState
+    from thread_store.search.search_hit import Passage, SearchHit, SearchReport, SkippedPlace
+    from thread_store.search.search_query import SearchOptions
+    from thread_store.search.search_stream import SearchStream
+    from thread_store.search.thread_search import ThreadSearch
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread
@@ -73,17 +78,25 @@ __all__ = [
     "Needle",
     "NotCurrentRollout",
     "NotInHome",
+    "Passage",
     "Refusal",
     "RefusalReason",
     "RequestBody",
     "Resumable",
     "ResumeHost",
     "ResumeState",
+    "SearchHit",
+    "SearchInvalid",
+    "SearchOptions",
+    "SearchReport",
+    "SearchStream",
     "SessionMemory",
+    "SkippedPlace",
     "StoreClosed",
     "StoredRollout",
     "Thread",
     "ThreadHistory",
+    "ThreadSearch",
     "ThreadStore",
     "ThreadTree",
     "ThreadsUnwritten",
@@ -122,17 +135,25 @@ _HOMES = {
     "Needle": "thread_store.erasing.needle",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
+    "Passage": "thread_store.search.search_hit",
     "Refusal": "thread_store.resume.resume_refusals",
     "RefusalReason": "thread_store.resume.resume_refusals",
     "RequestBody": "thread_store.context.request_body",
     "Resumable": "thread_store.resume.resumable",
     "ResumeHost": "thread_store.resume.resume_host",
     "ResumeState": "thread_store.resume.resume_state",
+    "SearchHit": "thread_store.search.search_hit",
+    "SearchInvalid": "thread_store.errors",
+    "SearchOptions": "thread_store.search.search_query",
+    "SearchReport": "thread_store.search.search_hit",
+    "SearchStream": "thread_store.search.search_stream",
     "SessionMemory": "protocol.session_memory",
+    "SkippedPlace": "thread_store.search.search_hit",
     "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
     "ThreadHistory": "thread_store.chain.history",
+    "ThreadSearch": "thread_store.search.thread_search",
     "ThreadStore": "thread_store.store",
     "ThreadTree": "thread_store.chain.thread_tree",
     "ThreadsUnwritten": "thread_store.errors",

@@ -8,10 +8,20 @@ from collections.abc import Mapping, Sequence
 
 from protocol.errors import RolloutError
 
-__all__ = ["AmbiguousThread", "NotCurrentRollout", "NotInHome", "StoreClosed", "ThreadsUnwritten"]
+__all__ = [
+    "AmbiguousThread",
+    "NotCurrentRollout",
+    "NotInHome",
+    "SearchInvalid",
+    "StoreClosed",
+    "ThreadsUnwritten",
+]
 
 NAMED_MAX = 5
 """How many of the matching ids the message lists."""
+
+TEXT_SHOWN_MAX = 80
+"""How much of what was searched for the message repeats."""
 
 
 class AmbiguousThread(RolloutError, LookupError):
@@ -61,6 +71,21 @@ class NotInHome(RolloutError):
             hint=f"Make it one: rollout fork {shlex.quote(os.fspath(path))}",
             path=path,
         )
+
+
+class SearchInvalid(RolloutError, ValueError):
+    """There is no such search: the text is empty, the pattern is none. `reason` says what."""
+
+    code = "search_invalid"
+
+    def __init__(self, text: str, reason: str) -> None:
+        shown = text if len(text) <= TEXT_SHOWN_MAX else text[:TEXT_SHOWN_MAX] + "…"
+        super().__init__(
+            f"can't search for {shown!r}: {reason}",
+            hint="Patterns are those of RE2; without -e the text is taken as it is",
+        )
+        self.text = text
+        self.reason = reason
 
 
 class StoreClosed(RolloutError):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
@@ -31,6 +32,10 @@ from thread_store.resume import local_resume
 from thread_store.resume.call_decision import Outcome
 from thread_store.resume.resumable import Resumable
 from thread_store.resume.resume_state import ResumeState
+from thread_store.search.search_hit import SearchReport
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.search_stream import SearchStream
+from thread_store.search.thread_search import ThreadSearch
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -77,6 +82,7 @@ class LocalThreadStore:
         self._entered = False
         self._threads: LocalThreads | None = None
         self._executor = DaemonExecutor(_THREADS_MAX, "rollout-store-files")
+        self._searches: weakref.WeakSet[SearchStream] = weakref.WeakSet()
         self._closing: Future[None] | None = None
         self._pid = os.getpid()
 
@@ -108,6 +114,8 @@ class LocalThreadStore:
             ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
         """
         self._require_own_process()
+        for search in list(self._searches):
+            search.close()
         if self._closing is None:
             # In a thread of its own: all others may hang in a disk.
             closer = DaemonExecutor(1, "rollout-store-close")
@@ -347,6 +355,18 @@ class LocalThreadStore:
         return await self._run(
             lambda: own.erase(threads, needle=needle, record=record, reason=reason, dry_run=dry_run)
         )
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """Search what was said and done: as `ThreadStore.search`. No folder that a thread states is touched.
+
+        Raises:
+            SearchInvalid: there is no such search.
+            RolloutUnreadable: the home can't be listed; at the first step.
+        """
+        home, query, report = self._require_open().home, make_query(text, **options), SearchReport(skipped=[])
+        stream = SearchStream(lambda: ThreadSearch(home, query, report=report), report)
+        self._searches.add(stream)
+        return stream
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from msgspec import structs
 
@@ -55,6 +55,8 @@ from thread_store.home import Home
 from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.locks.holder import redact_own_command
 from thread_store.open_threads import OpenThreads, flush, wait_for
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
 
@@ -399,6 +401,16 @@ class LocalThreads:
         if redaction is not None:
             redact_own_command(redaction.text)
         return config
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> ThreadSearch:
+        """Search what was said and done: an iterator of hits, as they are found, and a report. Takes no lock;
+        found is what was handed to the OS.
+
+        Raises:
+            SearchInvalid: there is no such search.
+            RolloutUnreadable: the home can't be listed; at the first step.
+        """
+        return ThreadSearch(self.home, make_query(text, **options))
 
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self, Unpack
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from thread_store.resume.call_decision import Outcome
     from thread_store.resume.resumable import Resumable
     from thread_store.resume.resume_state import ResumeState
+    from thread_store.search.search_query import SearchOptions
+    from thread_store.search.search_stream import SearchStream
     from thread_store.thread import Thread
 
 __all__ = ["ForkMode", "ThreadStore"]
@@ -165,6 +167,19 @@ class ThreadStore(Protocol):
         Raises:
             InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
             ForkPointInvalid: it has no such turn.
+        """
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """Search what was said and done, in any case by default: `async for hit in store.search("text")`.
+
+        The hits come as they are found, the newest thread first, each fact once. What can't be read is told
+        in the `report` of what is returned, and ends nothing. Found is what was flushed.
+
+        Args:
+            options: `regex`, `word`, `case_sensitive`, and filters: see `SearchOptions`.
+
+        Raises:
+            SearchInvalid: there is no such search.
         """
 
     async def list_ids(self) -> Sequence[str]:

@@ -25,6 +25,7 @@ COMMANDS = {
     "repair": "Heal a damaged rollout; without -y only say what would be done.",
     "resume": "Show what an agent would go on from, and what stands against it.",
     "revert": "Take a thread back to an earlier point; nothing is erased.",
+    "search-recent": "Find what was said and done, the newest threads first.",
     "show": "Show a rollout as a conversation.",
     "tools": "Show what became of each tool call.",
     "tree": "Show which thread was forked from which, and whose sub-agents there are.",
@@ -43,7 +44,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"thread_store.cli.commands.{cmd_name}").command
+        command = import_module(f"thread_store.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -25,9 +25,12 @@ from thread_store.forks.fork_tree import fork_tree
 from thread_store.home import Home
 from thread_store.resume.resume_state import ResumeState, read_resume_state
 from thread_store.resume.resume_surroundings import surrounding_refusals
+from thread_store.search.search_hit import SearchReport
+from thread_store.search.search_query import SearchQuery
+from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread_reading import ReadContext, read_context
 
-__all__ = ["MemoryReading", "find_border", "fork_in_files", "read_state"]
+__all__ = ["MemoryReading", "find_border", "fork_in_files", "read_state", "search_in_files"]
 
 
 @contextmanager
@@ -107,3 +110,12 @@ def find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
     """How many bytes of a thread lie before a point."""
     with _files_of({thread_id: content}) as (home, paths):
         return resolve_border(point, Lineage.resolve(paths[thread_id], home)).offset
+
+
+def search_in_files(
+    threads: Mapping[ThreadId, bytes], query: SearchQuery, report: SearchReport
+) -> ThreadSearch:
+    """A search of these threads; their files are gone when it is closed or over."""
+    with ExitStack() as stack:
+        home, _ = stack.enter_context(_files_of(threads))
+        return ThreadSearch(home, query, report=report, on_close=stack.pop_all().close)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from msgspec import structs
 
@@ -42,7 +42,13 @@ from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_records
 from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.forks.fork import ForkMode
-from thread_store.in_memory.files import MemoryReading, find_border, fork_in_files, read_state
+from thread_store.in_memory.files import (
+    MemoryReading,
+    find_border,
+    fork_in_files,
+    read_state,
+    search_in_files,
+)
 from thread_store.in_memory.sink import MemorySink
 from thread_store.open_threads import close_all
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
@@ -51,6 +57,9 @@ from thread_store.resume.resumable import Resumable, is_candidate, nothing_resum
 from thread_store.resume.resume_refusals import split_allowed
 from thread_store.resume.resume_state import ResumeState
 from thread_store.resume.resume_surroundings import writer_refusal
+from thread_store.search.search_hit import SearchReport
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.search_stream import SearchStream
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
 
@@ -316,6 +325,17 @@ class MemoryThreadStore:
         self._require_free(wanted)
         self._contents[wanted] = bytearray(content[:end])
         return self._continue(wanted, self._contents[wanted], config)
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """As `ThreadStore.search`; what is written from now on is not found."""
+        self._require_open()
+        query, report = make_query(text, **options), SearchReport(skipped=[])
+        threads = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
+        return SearchStream(
+            lambda: search_in_files(threads, query, report),
+            report,
+            shown=lambda hit: structs.replace(hit, path=_name(ThreadId(hit.thread_id))),
+        )
 
     async def list_ids(self) -> list[str]:
         """As `ThreadStore.list_ids`."""
