@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from protocol.errors import RolloutError
 
-__all__ = ["AmbiguousThread", "NotCurrentRollout", "NotInHome", "StoreClosed", "ThreadsUnwritten"]
+__all__ = [
+    "AmbiguousThread",
+    "InvalidCursor",
+    "NotCurrentRollout",
+    "NotInHome",
+    "StoreClosed",
+    "ThreadsUnwritten",
+]
 
 NAMED_MAX = 5
 """How many of the matching ids the message lists."""
@@ -30,6 +37,20 @@ class AmbiguousThread(RolloutError, LookupError):
         super().__init__(message, hint="Give more characters")
         self.name = name
         self.matches = tuple(matches)
+
+
+class InvalidCursor(RolloutError, ValueError):
+    """The text is no cursor of a list, or of a list in another order."""
+
+    code = "invalid_cursor"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(
+            f"{text[:80]!r} is no cursor of this list: {reason}",
+            hint="Give the cursor of the page before as it is, or begin without one",
+        )
+        self.text = text
+        self.reason = reason
 
 
 class NotCurrentRollout(RolloutError):

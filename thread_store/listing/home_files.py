@@ -1,0 +1,380 @@
+"""The rollout files of a home by name, and which of them make one thread.
+
+Invariant: of each thread there is one entry, whatever files it has: the live one before the archived one, the
+plain one before its `.zst` twin, the last revert before what it came from. Only names are looked at, and
+folders that a cache vouches for are not even listed; so a home of 100,000 threads costs some tens of milliseconds.
+
+A thread is as old as the oldest name among its files says. That never changes: neither recording, reverting,
+archiving nor compressing moves a thread in the order of creation.
+
+Most names are *regular* (a thread's first rollout, named by us or by Codex): those sort as they stand, and the
+id is cut out of them. Everything else takes the long way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from typing import NamedTuple, Protocol
+
+from protocol.errors import RolloutUnreadable
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+
+__all__ = ["FileRef", "FolderCache", "FolderNames", "FolderState", "HomeFiles", "StatFile", "ThreadFiles"]
+
+_DEPTH_MAX = 6
+_SETTLED_NS = 10_000_000_000
+"""A folder that changed later than that before it was listed may change again within the same tick of the
+file system's clock: it is listed again next time."""
+
+_REGULAR = re.compile(
+    r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
+    r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl(?:\.zst)?"
+).fullmatch
+_KEY = slice(8, 64)
+_ID = slice(28, 64)
+_DAY = slice(8, 18)
+
+
+class FolderState(NamedTuple):
+    """What tells that no name in a folder has changed."""
+
+    device: int
+    inode: int
+    mtime_ns: int
+
+
+class FolderNames:
+    """What one folder holds: folders, regular names (newest first), and other names of rollouts.
+
+    `tails`: the ends of the ids of the regular names, in any order. `newest`, `oldest`: the first and the last
+    of them as keys; empty where there is none. `load` gives the names where they are not at hand.
+    """
+
+    __slots__ = ("_load", "_regular", "folders", "newest", "odd", "oldest", "tails")
+
+    def __init__(
+        self,
+        folders: list[str],
+        odd: list[str],
+        *,
+        regular: list[str] | None = None,
+        tails: array[int] | None = None,
+        newest: str = "",
+        oldest: str = "",
+        load: Callable[[], list[str]] | None = None,
+    ) -> None:
+        self.folders, self.odd = folders, odd
+        self.newest, self.oldest = newest, oldest
+        self._regular, self._load = regular, load
+        self.tails = array("Q") if tails is None else tails
+        if regular:
+            self.newest, self.oldest = regular[0][_KEY], regular[-1][_KEY]
+            self.tails = array("Q", map(_tail, regular))
+
+    @property
+    def regular(self) -> list[str]:
+        """The regular names, newest first."""
+        if self._regular is None:
+            self._regular = self._load() if self._load is not None else []
+        return self._regular
+
+
+class FolderCache(Protocol):
+    """Remembers the names in folders. It may forget any of them at any time."""
+
+    def find_folder(
+        self, folder: str, state: FolderState, relist: Callable[[], list[str]]
+    ) -> FolderNames | None: ...
+
+    def keep_folder(self, folder: str, state: FolderState, names: FolderNames) -> None: ...
+
+
+class FileRef(NamedTuple):
+    """One file: its folder from the home on, with `/`, and its name."""
+
+    folder: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """From the home on."""
+        return f"{self.folder}/{self.name}"
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.name.endswith(".zst")
+
+    @property
+    def is_archived(self) -> bool:
+        return self.folder == ARCHIVED_FOLDER
+
+    def rank(self) -> tuple[bool, str, bool]:
+        """Of several files of a thread the greatest is the one that it goes on in."""
+        name = RolloutName.parse(self.name)
+        return (not self.is_archived, name.rollout_id or "", not name.compressed)
+
+    @property
+    def thread_id(self) -> str:
+        if _REGULAR(self.name):
+            return self.name[_ID]
+        return RolloutName.parse(self.name).thread_id
+
+    def created_key(self) -> str:
+        """Time and thread id as they stand in the name: the order of creation."""
+        if _REGULAR(self.name):
+            return self.name[_KEY]
+        name = RolloutName.parse(self.name)
+        return f"{name.stamp}-{name.thread_id}"
+
+
+class StatFile(NamedTuple):
+    """A file with what the system says of it. In this order: the last changed one is the greatest."""
+
+    mtime_ns: int
+    name: str
+    folder: str
+    size: int
+    inode: int
+
+    @property
+    def ref(self) -> FileRef:
+        return FileRef(self.folder, self.name)
+
+    @property
+    def thread_id(self) -> str:
+        return self.ref.thread_id
+
+
+class ThreadFiles(NamedTuple):
+    """A thread: where it stands in the order of creation, the file it goes on in, and the oldest one."""
+
+    created_key: str
+    current: FileRef
+    oldest: FileRef
+
+    @classmethod
+    def of(cls, files: Iterable[FileRef]) -> ThreadFiles:
+        """Of all files of one thread."""
+        files = list(files)
+        oldest = min(files, key=lambda each: (each.created_key(), not each.rank()[0], each.path))
+        return cls(oldest.created_key(), max(files, key=lambda each: (each.rank(), each.path)), oldest)
+
+    @classmethod
+    def single(cls, ref: FileRef) -> ThreadFiles:
+        """Of a thread that has one file."""
+        return cls(ref.created_key(), ref, ref)
+
+
+class HomeFiles:
+    """The files of the home at `path` (resolved). `passed_over`: what could not be listed."""
+
+    def __init__(self, path: str, cache: FolderCache | None = None) -> None:
+        self.path = path
+        self.passed_over: list[RolloutUnreadable] = []
+        self._cache = cache
+
+    # By name
+
+    def by_creation(self, *, before: str | None, oldest_first: bool = False) -> Iterator[ThreadFiles]:
+        """The threads behind `before` (a `created_key`) in the order of creation, the newest first."""
+        folders = list(self._named_folders())
+        several = _repeated(folders)
+        groups: dict[str, list[FileRef]] = {}
+        for folder, names in folders:
+            files = [FileRef(folder, name) for name in names.odd]
+            if not several.isdisjoint(names.tails):
+                files += [FileRef(folder, name) for name in names.regular if _tail(name) in several]
+            for each in files:
+                groups.setdefault(each.thread_id, []).append(each)
+        threads = [ThreadFiles.of(group) for group in groups.values()]
+        if before is not None:
+            threads = [each for each in threads if _is_behind(each.created_key, before, oldest_first)]
+        threads.sort(key=_created_key, reverse=not oldest_first)
+        singles = _singles(folders, several, before, oldest_first=oldest_first)
+        return merge(singles, threads, key=_created_key, reverse=not oldest_first)
+
+    def all_files(self) -> Iterator[FileRef]:
+        """Every file, a live one before its archived twin."""
+        for folder, names in self._named_folders():
+            for name in (*names.regular, *names.odd):
+                yield FileRef(folder, name)
+
+    def _named_folders(self) -> Iterator[tuple[str, FolderNames]]:
+        yield from self._walk_names(SESSIONS_FOLDER, _DEPTH_MAX)
+        yield from self._walk_names(ARCHIVED_FOLDER, 0)
+
+    def _walk_names(self, folder: str, depth: int) -> Iterator[tuple[str, FolderNames]]:
+        try:
+            names = self._names_of(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._pass_over(folder, error)
+            return
+        yield folder, names
+        if depth:
+            for each in names.folders:
+                yield from self._walk_names(f"{folder}/{each}", depth - 1)
+
+    def _names_of(self, folder: str) -> FolderNames:
+        path = f"{self.path}/{folder}"
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            raise FileNotFoundError  # no link below the home is followed
+        state = FolderState(status.st_dev, status.st_ino, status.st_mtime_ns)
+        known = None
+        if self._cache:
+            known = self._cache.find_folder(folder, state, lambda: _list_names(path).regular)
+        if known is not None:
+            return known
+        settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
+        names = _list_names(path)
+        if self._cache and settled:
+            self._cache.keep_folder(folder, state, names)
+        return names
+
+    def _pass_over(self, folder: str, error: OSError) -> None:
+        path = os.path.join(self.path, folder)
+        self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="list"))
+
+    # By what the system says
+
+    def stat_all(self) -> tuple[list[StatFile], dict[str, ThreadFiles]]:
+        """The current file of each thread, with its status; and the threads of several files, by id."""
+        regular: list[StatFile] = []
+        odd: list[StatFile] = []
+        self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
+        self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
+        ids = [each.name[_ID] for each in regular]
+        several: set[str] = set()
+        if len(set(ids)) != len(ids):
+            several = {each for each, count in Counter(ids).items() if count > 1}
+        groups: dict[str, list[StatFile]] = {}
+        for each in odd:
+            groups.setdefault(each.thread_id, []).append(each)
+        several.update(groups)
+        if several:
+            for each in regular:
+                if each.name[_ID] in several:
+                    groups.setdefault(each.name[_ID], []).append(each)
+            regular = [each for each in regular if each.name[_ID] not in several]
+        threads: dict[str, ThreadFiles] = {}
+        for thread_id, group in groups.items():
+            threads[thread_id] = found = ThreadFiles.of(each.ref for each in group)
+            regular.append(next(each for each in group if each.ref == found.current))
+        return regular, threads
+
+    def _walk_stat(self, folder: str, depth: int, regular: list[StatFile], odd: list[StatFile]) -> None:
+        path = f"{self.path}/{folder}"
+        folders = []
+        try:
+            if os.path.islink(path):
+                return
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if _REGULAR(name):
+                        _add_status(entry, folder, regular)
+                    elif depth and entry.is_dir(follow_symlinks=False):
+                        folders.append(name)
+                    elif RolloutName.match(name) is not None:
+                        _add_status(entry, folder, odd)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._pass_over(folder, error)
+            return
+        for name in folders:
+            self._walk_stat(f"{folder}/{name}", depth - 1, regular, odd)
+
+
+def _add_status(entry: os.DirEntry[str], folder: str, files: list[StatFile]) -> None:
+    if not entry.is_file(follow_symlinks=False):
+        return
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return  # it went away meanwhile
+    files.append(StatFile(status.st_mtime_ns, entry.name, folder, status.st_size, status.st_ino))
+
+
+def _list_names(path: str) -> FolderNames:
+    folders, regular, odd = [], [], []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            name = entry.name
+            if _REGULAR(name):
+                if entry.is_file(follow_symlinks=False):
+                    regular.append(name)
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(name)
+            elif entry.is_file(follow_symlinks=False) and RolloutName.match(name) is not None:
+                odd.append(name)
+    regular.sort(reverse=True)
+    folders.sort(reverse=True)
+    return FolderNames(folders, odd, regular=regular)
+
+
+def _tail(name: str) -> int:
+    """The end of the id in a regular name: different ids have different ones, but for chance."""
+    return int(name[47:51] + name[52:64], 16)
+
+
+def _repeated(folders: Sequence[tuple[str, FolderNames]]) -> set[int]:
+    """The tails of ids that more than one name holds: of threads with several files."""
+    tails = array("Q")
+    for _, names in folders:
+        tails.extend(names.tails)
+    known = set(tails)
+    several = set()
+    if len(known) != len(tails):
+        several = {each for each, count in Counter(tails).items() if count > 1}
+    for _, names in folders:
+        for name in names.odd:
+            several.add(int(RolloutName.parse(name).thread_id[19:].replace("-", ""), 16))
+    return several
+
+
+def _singles(
+    folders: Sequence[tuple[str, FolderNames]], several: set[int], before: str | None, *, oldest_first: bool
+) -> Iterator[ThreadFiles]:
+    """The threads of one regular file in their order. A folder's names are looked at when it is its turn."""
+    rest = [(names.oldest if oldest_first else names.newest, folder, names) for folder, names in folders]
+    rest = [each for each in rest if each[0] and _may_lie_behind(each[2], before, oldest_first)]
+    rest.sort(key=lambda each: each[0], reverse=oldest_first)  # the next one stands last
+    waiting: list[tuple[str, str]] = []  # sorted the other way round: the next one stands last
+    while rest or waiting:
+        while rest and (not waiting or not _is_behind(rest[-1][0], waiting[-1][0][_KEY], oldest_first)):
+            _, folder, names = rest.pop()
+            waiting += [
+                (name, folder)
+                for name in names.regular
+                if (before is None or _is_behind(name[_KEY], before, oldest_first))
+                and not (several and _tail(name) in several)
+            ]
+            waiting.sort(reverse=oldest_first)
+        if waiting:
+            name, folder = waiting.pop()
+            ref = FileRef(folder, name)
+            yield ThreadFiles(name[_KEY], ref, ref)
+
+
+def _is_behind(key: str, before: str, oldest_first: bool) -> bool:
+    return key > before if oldest_first else key < before
+
+
+def _may_lie_behind(names: FolderNames, before: str | None, oldest_first: bool) -> bool:
+    if before is None:
+        return True
+    return _is_behind(names.newest if oldest_first else names.oldest, before, oldest_first)
+
+
+def _created_key(thread: ThreadFiles) -> str:
+    return thread.created_key

@@ -1,0 +1,347 @@
+"""A page of the threads of a home: `list_threads`.
+
+Invariant: each thread stands in a list once, at a place that its log alone decides, with the index or
+without it. The pages of one list miss none and give none twice, whatever is recorded, made, archived or reverted
+between them: the order of creation never changes, and every other order is that of the moment at which the
+first page was asked for, which the logs still tell (`earlier_state`). Threads that are newer than that are not
+in it.
+
+Theory of operation. By creation, names suffice to find a page; only its own files are looked into. By time of
+change, all files are asked for their times. A thread counts as updated at the time in its last record, but never
+later than its file was written: so the files are looked into from the last written on, until nothing that is left
+can come before what was found. `size` does the same with sizes, `items` looks at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from protocol.timestamps import format_timestamp, milliseconds_of, now_ms
+from thread_store.home import Home
+from thread_store.listing.cursors import Cursor
+from thread_store.listing.cwd_filter import CwdFilter
+from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
+from thread_store.listing.known_files import KnownFiles
+from thread_store.listing.list_index import ListIndex
+from thread_store.listing.rollout_facts import RolloutFacts
+from thread_store.listing.thread_entry import ThreadEntry, ThreadPage, make_entry
+from thread_store.listing.thread_names import ThreadNames
+from thread_store.listing.thread_query import ThreadQuery
+from thread_store.listing.writers_seen import WritersSeen
+
+__all__ = ["list_threads"]
+
+_AT_ONCE = 64
+_AT_ONCE_MAX = 2048
+_EARLIEST_MS = 1_577_836_800_000
+"""The year 2020: a file that claims to be older than that was given a wrong time by whoever copied it."""
+
+
+def list_threads(home: Home, query: ThreadQuery | None = None, *, use_index: bool = True) -> ThreadPage:
+    """One page of the threads of a home. Blocks; takes no lock away from anybody and changes no rollout.
+
+    Args:
+        use_index: False: everything is read, and nothing is kept.
+
+    Raises:
+        InvalidCursor: `query.cursor` is none of such a list.
+        RolloutUnreadable: the home can't be listed.
+    """
+    query = query or ThreadQuery()
+    home.require_listable()
+    cursor = None
+    if query.cursor is not None:
+        cursor = Cursor.decode(query.cursor, sort=query.sort, order=query.order)
+    if not use_index:
+        return _ThreadList(home, query, cursor, None).page()
+    with ListIndex(os.fspath(home.path)) as index:
+        page = _ThreadList(home, query, cursor, index).page()
+    return page if index.note is None else page._replace(notes=(index.note, *page.notes))
+
+
+class _Found(NamedTuple):
+    """An entry and its place in the order."""
+
+    place: tuple[Any, str]
+    entry: ThreadEntry
+
+
+class _ThreadList:
+    def __init__(
+        self, home: Home, query: ThreadQuery, cursor: Cursor | None, index: ListIndex | None
+    ) -> None:
+        self._query = query
+        self._cursor = cursor
+        self._as_of_ms = now_ms() if cursor is None else cursor.as_of_ms
+        self._files = HomeFiles(os.fspath(home.path), index)
+        self._known = KnownFiles(self._files, index)
+        self._names = ThreadNames(home)
+        self._writers = WritersSeen(home)
+        self._resolved = cursor is not None and cursor.resolved_cwd
+        self._threads: dict[str, ThreadFiles] = {}
+
+    def page(self) -> ThreadPage:
+        """The page, and where the next one begins."""
+        found = self._take()
+        by_name = self._query.cwd or self._query.under
+        if not found and by_name and self._cursor is None and not self._resolved:
+            self._resolved = True
+            found = self._take()
+        shown = found[: self._query.limit]
+        cursor = self._cursor_behind(shown[-1]) if len(found) > len(shown) else None
+        notes = (*self._names.notes, *self._writers.notes)
+        return ThreadPage(tuple(each.entry for each in shown), cursor, notes, tuple(self._files.passed_over))
+
+    def _cursor_behind(self, last: _Found) -> str:
+        value, thread_id = last.place
+        return Cursor(
+            sort=self._query.sort,
+            order=self._query.order,
+            as_of_ms=self._as_of_ms,
+            value=value,
+            thread_id=thread_id,
+            resolved_cwd=self._resolved,
+        ).encode()
+
+    def _take(self) -> list[_Found]:
+        self._files.passed_over.clear()
+        self._filter = _Filter(self._query, self._names, self._writers, resolved=self._resolved)
+        return self._by_creation() if self._query.sort == "created" else self._by_state()
+
+    # By creation
+
+    def _by_creation(self) -> list[_Found]:
+        before = None if self._cursor is None else str(self._cursor.value)
+        oldest_first = self._query.order == "oldest"
+        threads = self._files.by_creation(before=before, oldest_first=oldest_first)
+        wanted = (each for each in threads if self._filter.takes_files(each.current, each.created_key))
+        found: list[_Found] = []
+        while len(found) <= self._query.limit and (some := list(islice(wanted, _AT_ONCE))):
+            stats = {each.current: self._known.stat(each.current) for each in some}
+            self._known.load(each for each in stats.values() if each is not None)
+            for thread in some:
+                status = stats[thread.current]
+                entry = None if status is None else self._entry(status, thread)
+                if entry is not None:
+                    found.append(_Found((thread.created_key, entry.thread_id), entry))
+        return found
+
+    # By what changes
+
+    def _by_state(self) -> list[_Found]:
+        files, self._threads = self._files.stat_all()
+        newest_first = self._query.order == "newest"
+        behind = self._place_of_cursor()
+        found: list[_Found] = []
+        for some, bound in _in_chunks(files, self._query.sort, newest_first=newest_first):
+            wanted = [each for each in some if self._filter.takes_files(each.ref, None)]
+            self._known.load(wanted)
+            last = found[-1].place if len(found) > self._query.limit else None
+            found += [
+                each
+                for status in wanted
+                if (each := self._found(status, behind, last, newest_first=newest_first)) is not None
+            ]
+            found.sort(reverse=newest_first)
+            del found[self._query.limit + 1 :]
+            self._known.forget()
+            if bound is not None and len(found) > self._query.limit and found[-1].place > (bound + 1, ""):
+                break
+        return found
+
+    def _place_of_cursor(self) -> tuple[Any, str] | None:
+        return None if self._cursor is None else (self._cursor.value, self._cursor.thread_id)
+
+    def _found(
+        self,
+        status: StatFile,
+        behind: tuple[Any, str] | None,
+        before: tuple[Any, str] | None,
+        *,
+        newest_first: bool,
+    ) -> _Found | None:
+        """A thread, if its place lies between the two and the filters take it."""
+        value = self._value(status)
+        if value is None:
+            return None
+        thread_id = status.thread_id
+        place = (value, thread_id)
+        if behind is not None and (place >= behind if newest_first else place <= behind):
+            return None
+        if before is not None and (place < before if newest_first else place > before):
+            return None
+        entry = self._entry(status, self._threads.get(thread_id) or ThreadFiles.single(status.ref))
+        return None if entry is None else _Found(place, entry)
+
+    def _value(self, status: StatFile) -> int | None:
+        """Its value in the order, as of the moment of the first page; None if it wasn't there then."""
+        facts = self._known.facts(status)
+        written_ms = status.mtime_ns // 1_000_000
+        values = {"updated": _updated_ms(facts, status), "size": status.size, "items": facts.items or 0}
+        if max(written_ms, values["updated"]) <= self._as_of_ms:
+            return values[self._query.sort]
+        earlier = self._known.earlier(status, self._as_of_ms)
+        if earlier is not None:
+            then = {"updated": earlier.updated_ms, "size": earlier.size_bytes, "items": earlier.items}
+            return then[self._query.sort]
+        if facts.updated_ms is None:
+            return values[self._query.sort]  # it tells no times
+        return None
+
+    # Entries
+
+    def _entry(self, status: StatFile, thread: ThreadFiles) -> ThreadEntry | None:
+        """The entry of a thread, if the filters take it."""
+        facts = self._known.facts(status)
+        ref, thread_id = status.ref, status.thread_id
+        writer = self._writers.of(thread_id)
+        entry = make_entry(
+            facts,
+            thread_id=thread_id,
+            path=os.path.join(self._files.path, *status.folder.split("/"), status.name),
+            name=self._names.name(thread_id),
+            labels=self._names.labels(thread_id),
+            archived=ref.is_archived,
+            compressed=ref.is_compressed,
+            size_bytes=status.size,
+            created=self._known.created(thread, status),
+            updated_ms=_updated_ms(facts, status),
+            preview=self._known.prompt(status),
+            writer=writer,
+            is_live=writer is not None,
+        )
+        return entry if self._filter.takes(entry) else None
+
+
+def _updated_ms(facts: RolloutFacts, status: StatFile) -> int:
+    written_ms = status.mtime_ns // 1_000_000
+    if facts.updated_ms is None:
+        return written_ms
+    return min(facts.updated_ms, written_ms) if written_ms >= _EARLIEST_MS else facts.updated_ms
+
+
+def _in_chunks(
+    files: list[StatFile], sort: str, *, newest_first: bool
+) -> Iterator[tuple[Sequence[StatFile], int | None]]:
+    """The files in chunks; behind each one, what no later file's value is greater than, if that is known.
+
+    A file of a time before 2020 says nothing about its records: such files come first.
+    """
+    if sort == "items" or not newest_first:
+        for start in range(0, len(files), _AT_ONCE_MAX):
+            yield files[start : start + _AT_ONCE_MAX], None
+        return
+    if sort == "updated":
+        early = [each for each in files if each.mtime_ns < _EARLIEST_MS * 1_000_000]
+        if early:
+            yield early, None
+            files = [each for each in files if each.mtime_ns >= _EARLIEST_MS * 1_000_000]
+        yield from _descending([(-each.mtime_ns, each) for each in files], 1_000_000)
+    else:
+        yield from _descending([(-each.size, each) for each in files], 1)
+
+
+def _descending(
+    heap: list[tuple[int, StatFile]], unit: int
+) -> Iterator[tuple[Sequence[StatFile], int | None]]:
+    from heapq import heapify, heappop
+
+    heapify(heap)
+    count = _AT_ONCE
+    while heap:
+        some = [heappop(heap)[1] for _ in range(min(count, len(heap)))]
+        yield some, -heap[0][0] // unit if heap else None
+        count = min(2 * count, _AT_ONCE_MAX)
+
+
+class _Filter:
+    """Which threads a query takes."""
+
+    def __init__(
+        self, query: ThreadQuery, names: ThreadNames, writers: WritersSeen, *, resolved: bool
+    ) -> None:
+        self._query = query
+        self._names = names
+        self._writers = writers
+        self._cwd = None if query.cwd is None else CwdFilter(_names_of(query.cwd, resolved=resolved))
+        self._under = (
+            None if query.under is None else CwdFilter(_names_of(query.under, resolved=resolved), under=True)
+        )
+        self._title = None if query.title is None else query.title.casefold()
+        self._times = _Times(query)
+
+    def takes_files(self, current: FileRef, created_key: str | None) -> bool:
+        """Whether it may be taken, by what its files are called."""
+        query = self._query
+        if query.archived is not None and current.is_archived != query.archived:
+            return False
+        if created_key is not None and not self._times.may_be_created(created_key):
+            return False
+        if query.live and self._writers.of(current.thread_id) is None:
+            return False
+        return query.label is None or query.label in self._names.labels(current.thread_id)
+
+    def takes(self, entry: ThreadEntry) -> bool:
+        """Whether it is taken."""
+        query = self._query
+        return (
+            _same(query.source, entry.source)
+            and _same(query.provider, entry.provider)
+            and _is(query.live, entry.writer is not None)
+            and _is(query.broken, entry.problem is not None or bool(entry.notes))
+            and _is(query.subagents, entry.parent_id is not None or entry.source == "subagent")
+            and (self._cwd is None or self._cwd.matches(entry.cwd))
+            and (self._under is None or self._under.matches(entry.cwd))
+            and (self._title is None or self._title in (entry.title or "").casefold())
+            and self._times.take(entry)
+        )
+
+
+def _same(wanted: str | None, found: str | None) -> bool:
+    return wanted is None or wanted == found
+
+
+def _is(wanted: bool | None, found: bool) -> bool:
+    return wanted is None or wanted == found
+
+
+def _names_of(folder: str, *, resolved: bool) -> list[str]:
+    """A folder as it was given, and where it leads, if that was asked for: it is the caller's own."""
+    if not os.path.isabs(folder) and not folder.startswith("\\") and folder[1:2] != ":":
+        folder = os.path.abspath(folder)
+    return [folder, os.path.realpath(folder)] if resolved else [folder]
+
+
+_DAY_MS = 86_400_000
+
+
+class _Times:
+    def __init__(self, query: ThreadQuery) -> None:
+        self._created = milliseconds_of(query.created_since), milliseconds_of(query.created_until)
+        self._updated = milliseconds_of(query.updated_since), milliseconds_of(query.updated_until)
+        since, until = self._created
+        # Names tell local time, of whichever place: a day and more on both sides is left to the records.
+        self._earliest = "" if since is None else _key_of(since - 2 * _DAY_MS)
+        self._latest = "" if until is None else _key_of(until + 2 * _DAY_MS)
+
+    def may_be_created(self, key: str) -> bool:
+        return key >= self._earliest and (not self._latest or key <= self._latest)
+
+    def take(self, entry: ThreadEntry) -> bool:
+        return self._lies_within(self._created, entry.created) and self._lies_within(
+            self._updated, entry.updated
+        )
+
+    def _lies_within(self, span: tuple[int | None, int | None], stamp: str | None) -> bool:
+        since, until = span
+        if since is None and until is None:
+            return True
+        at = milliseconds_of(stamp)
+        return at is not None and (since is None or at >= since) and (until is None or at < until)
+
+
+def _key_of(at_ms: int) -> str:
+    return format_timestamp(max(0, at_ms))[:19].replace(":", "-")
