@@ -1,8 +1,8 @@
 """Cursors: where a list goes on (opaque to callers).
 
-Invariant: a cursor names the last entry that was given by its place in the order, exact to the record: a value and
-the thread's id, which no two entries share. The order of a list is fixed by its first page: what was recorded
-after `as_of_ms` doesn't move a thread (see `thread_list`).
+Invariant: a cursor names the last entry that was given by its place in the order, exact to the record: a
+value and the thread's id, which no two entries share. The order of a list is fixed by its first page: what
+was recorded after `as_of_ms` doesn't move a thread (see `thread_list`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Comparing folders by their names alone: nothing here touches a disk.
 
-Invariant: what a rollout states is compared as text, so a folder that is gone, hangs or is of another system costs
-nothing. Two spellings of a Windows path name one folder (`C:\\x`, `c:/x`, `\\\\?\\C:\\x`); other names are
-equal if they are, but for slashes that mean nothing.
+Invariant: what a rollout states is compared as text, so a folder that is gone, hangs or is of another
+system costs nothing. Two spellings of a Windows path name one folder (`C:\\x`, `c:/x`, `\\\\?\\C:\\x`);
+other names are equal if they are, but for slashes that mean nothing.
 """
 
 from __future__ import annotations

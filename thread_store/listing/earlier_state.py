@@ -1,7 +1,7 @@
 """How a rollout stood at an earlier moment: the log itself remembers.
 
-Invariant: a record that was added later changes nothing. So an order that was begun at a moment stays what it was,
-whatever is recorded while its pages are read.
+Invariant: a record that was added later changes nothing. So an order that was begun at a moment stays what
+it was, whatever is recorded while its pages are read.
 """
 
 from __future__ import annotations

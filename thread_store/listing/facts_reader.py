@@ -1,7 +1,7 @@
 """Reading the facts of one rollout file from disk.
 
-Invariant: bounded (see `rollout_facts`), and it never raises for what a file is like: that is a fact. Nothing is
-opened that is no plain file; no path that a file states is looked at.
+Invariant: bounded (see `rollout_facts`), and it never raises for what a file is like: that is a fact.
+Nothing is opened that is no plain file; no path that a file states is looked at.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ def _fill_plain(path: str, descriptor: int, size: int, data: bytes, facts: Rollo
     if head.prompt.text is None and len(data) < size:
         _scan_late(descriptor, len(data), rest, head)
     head.fill(facts)
-    whole = len(data) >= size
-    _scan_tail(data if whole else _read(descriptor, TAIL_BYTES_MAX, size - TAIL_BYTES_MAX), whole, facts)
+    whole = len(data) >= size or size <= TAIL_BYTES_MAX
+    if len(data) < size:
+        data = _read(descriptor, TAIL_BYTES_MAX, max(0, size - TAIL_BYTES_MAX))
+    _scan_tail(data, whole, facts)
 
 
 def _read(descriptor: int, size: int, offset: int) -> bytes:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.line import RolloutLine
 from protocol.plain_values import squeezed
 from protocol.user_texts import INJECTED_PREFIXES, Track, typed_text
 from thread_store.context.injected_text import is_injected
@@ -49,16 +48,9 @@ class FirstPrompt:
     def text(self) -> str | None:
         return self.told or self.seen
 
-    def look(self, line: RolloutLine) -> None:
-        """Look at a line."""
-        if line.type not in ("response_item", "event_msg"):
-            return
-        payload = line.payload_object()
-        self.look_at(line.type, payload)
-
-    def look_at(self, kind: str | None, payload: Any) -> None:
+    def look_at(self, kind: str, payload: dict[str, Any]) -> None:
         """Look at the payload of a line."""
-        found = typed_text(kind, payload) if isinstance(payload, dict) else None
+        found = typed_text(kind, payload)
         if found is not None:
             self.take(*found)
 

@@ -1,7 +1,7 @@
 """The head of a rollout as a list reads it: whose it is, where it ran, what was typed first.
 
-Invariant: the first session_meta is the thread's own, later ones are copied history; a line that can't be read
-is passed over. A folder is only a text here.
+Invariant: the first session_meta is the thread's own, later ones are copied history; a line that can't be
+read is passed over. A folder is only a text here.
 """
 
 from __future__ import annotations
@@ -60,10 +60,12 @@ class HeadScan:
                 self.meta = _meta_of(line)
         elif line.type == "turn_context":
             self._take_context(line.payload_object())
-        elif line.type in ("response_item", "event_msg"):
+        elif line.type in ("response_item", "request_item", "event_msg"):
             payload = line.payload_object()
             if isinstance(payload, dict):
-                self.prompt.look_at(line.type, payload)
+                # What a third-party writer calls request_item is what the model saw, too.
+                kind = "event_msg" if line.type == "event_msg" else "response_item"
+                self.prompt.look_at(kind, payload)
                 self._take_item(payload)
 
     def take_cut(self, data: bytes) -> None:

@@ -1,14 +1,15 @@
 """The rollout files of a home by name, and which of them make one thread.
 
-Invariant: of each thread there is one entry, whatever files it has: the live one before the archived one, the
-plain one before its `.zst` twin, the last revert before what it came from. Only names are looked at, and
-folders that a cache vouches for are not even listed; so a home of 100,000 threads costs some tens of milliseconds.
+Invariant: of each thread there is one entry, whatever files it has: the live one before the archived one,
+the plain one before its `.zst` twin, the last revert before what it came from. Only names are looked at,
+and folders that a cache vouches for are not even listed; so a home of 100,000 threads costs some tens of
+milliseconds.
 
 A thread is as old as the oldest name among its files says. That never changes: neither recording, reverting,
 archiving nor compressing moves a thread in the order of creation.
 
-Most names are *regular* (a thread's first rollout, named by us or by Codex): those sort as they stand, and the
-id is cut out of them. Everything else takes the long way.
+Most names are *regular* (a thread's first rollout, named by us or by Codex): those sort as they stand, and
+the id is cut out of them. Everything else takes the long way.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class FolderState(NamedTuple):
 class FolderNames:
     """What one folder holds: folders, regular names (newest first), and other names of rollouts.
 
-    `tails`: the ends of the ids of the regular names, in any order. `newest`, `oldest`: the first and the last
-    of them as keys; empty where there is none. `load` gives the names where they are not at hand.
+    `tails`: the ends of the ids of the regular names, in any order. `newest`, `oldest`: the first and the
+    last of them as keys; empty where there is none. `load` gives the names where they are not at hand.
     """
 
     __slots__ = ("_load", "_regular", "folders", "newest", "odd", "oldest", "tails")

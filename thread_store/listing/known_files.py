@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import InvalidThreadId
 from protocol.ids import ThreadId
-from protocol.timestamps import format_timestamp
+from protocol.timestamps import format_timestamp, milliseconds_of
 from rollout.paths import SESSIONS_FOLDER, RolloutName
 from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
@@ -89,8 +89,8 @@ class KnownFiles:
         oldest = status if thread.oldest == status.ref else self.stat(thread.oldest)
         if oldest is not None:
             self.load([oldest])
-        stated = None if oldest is None else self.facts(oldest).created
-        return stated or _named_time(thread.oldest)
+        stated = None if oldest is None else milliseconds_of(self.facts(oldest).created)
+        return _named_time(thread.oldest) if stated is None else format_timestamp(max(0, stated))
 
     def prompt(self, status: StatFile) -> str | None:
         """What was typed first into the thread's history: in the files that it rests on, else in its own."""

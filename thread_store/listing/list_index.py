@@ -1,4 +1,4 @@
-"""The list index: facts and names that were read before, in SQLite (`<home>/thread-store/derived/list.sqlite`).
+"""The list index: facts and names that were read before (`<home>/thread-store/derived/list.sqlite`).
 
 Invariant: never the truth, and never in the way. A row counts only if its checksum is right and the file or
 folder that it speaks of is as it was then (size, time and inode; device, inode and time). What is missing is
@@ -67,7 +67,7 @@ class FileStamp(NamedTuple):
 
 
 class ListIndex:
-    """The index of one home, open for as long as the block runs. `note`: why it was done without, if it was."""
+    """The index of one home, open for as long as the block runs. `note`: why it was done without."""
 
     def __init__(self, home: str) -> None:
         self._folder = os.path.join(home, "thread-store", "derived")

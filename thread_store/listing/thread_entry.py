@@ -18,6 +18,8 @@ class ThreadEntry(Struct, frozen=True, kw_only=True):
 
     thread_id: str
     """As the file's name has it."""
+    meta_id: str | None = None
+    """As the rollout states it. Old files have one that is no UUID, and copies that of another thread."""
     path: str
     """The rollout that it goes on in."""
     name: str | None = None
@@ -27,7 +29,7 @@ class ThreadEntry(Struct, frozen=True, kw_only=True):
     title: str | None = None
     """The name, else the preview, else what it was told to do or answered first."""
     state: str = "ended"
-    """`live`, `ended`, `crashed` (its writer ended without saying so, or within a turn), `damaged` or `archived`."""
+    """`live`, `ended`, `crashed` (its writer never said that it ended, or a turn is open), `damaged`, `archived`."""
     problem: str | None = None
     """Why nothing of it can be read."""
     notes: tuple[str, ...] = ()
@@ -89,6 +91,7 @@ def make_entry(
     """Put it together."""
     return ThreadEntry(
         thread_id=thread_id,
+        meta_id=facts.meta_id,
         path=path,
         name=name,
         preview=preview,

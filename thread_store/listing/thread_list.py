@@ -1,15 +1,15 @@
 """A page of the threads of a home: `list_threads`.
 
 Invariant: each thread stands in a list once, at a place that its log alone decides, with the index or
-without it. The pages of one list miss none and give none twice, whatever is recorded, made, archived or reverted
-between them: the order of creation never changes, and every other order is that of the moment at which the
-first page was asked for, which the logs still tell (`earlier_state`). Threads that are newer than that are not
-in it.
+without it. The pages of one list miss none and give none twice, whatever is recorded, made, archived or
+reverted between them: the order of creation never changes, and every other order is that of the moment at
+which the first page was asked for, which the logs still tell (`earlier_state`). Threads that are newer than
+that are not in it.
 
-Theory of operation. By creation, names suffice to find a page; only its own files are looked into. By time of
-change, all files are asked for their times. A thread counts as updated at the time in its last record, but never
-later than its file was written: so the files are looked into from the last written on, until nothing that is left
-can come before what was found. `size` does the same with sizes, `items` looks at all.
+Theory of operation. By creation, names suffice to find a page; only its own files are looked into. By time
+of change, all files are asked for their times. A thread counts as updated at the time in its last record,
+but never later than its file was written: so the files are looked into from the last written on, until
+nothing that is left can come before what was found. `size` does the same with sizes, `items` looks at all.
 """
 
 from __future__ import annotations

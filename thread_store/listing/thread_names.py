@@ -1,7 +1,7 @@
 """What threads are called and labelled, as a list needs it: read when it is first asked for, once.
 
-Invariant: names and labels that can't be read are done without, and noted; they never keep a thread from being
-listed.
+Invariant: names and labels that can't be read are done without, and noted; they never keep a thread from
+being listed.
 """
 
 from __future__ import annotations

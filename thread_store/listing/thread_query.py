@@ -87,15 +87,3 @@ class ThreadQuery(Struct, frozen=True, kw_only=True):
             text = getattr(self, name)
             if text is not None and parse_timestamp(text) is None:
                 raise ValueError(f"{name} must be an RFC 3339 time, not {text!r}")
-
-    @property
-    def has_filters(self) -> bool:
-        """Whether threads may be left out that are no more than archived."""
-        return any(
-            getattr(self, name) is not None
-            for name in ThreadQuery.__struct_fields__
-            if name not in _NO_FILTERS
-        )
-
-
-_NO_FILTERS = frozenset({"sort", "order", "limit", "cursor", "archived"})

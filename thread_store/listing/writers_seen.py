@@ -1,7 +1,7 @@
 """Who writes which thread, as a list needs it: looked at when it is first asked for, once.
 
-Invariant: who isn't known to be dead counts as writing. Where locks can't be looked at, nobody is known to write,
-and that is noted.
+Invariant: who isn't known to be dead counts as writing. Where locks can't be looked at, nobody is known to
+write, and that is noted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people call threads and what they typed: names, prompt history, labels. None of it stands in a rollout."""
+"""What people call threads and what they typed: names, prompts, labels. None of it stands in a rollout."""
 
 from __future__ import annotations
 
