@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from thread_store.context.request_body import MessageForm, RequestBody, request_body
     from thread_store.errors import (
         AmbiguousThread,
+        InvalidCursor,
         NotCurrentRollout,
         NotInHome,
         StoreClosed,
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     )
     from thread_store.home import Home, StoredRollout
     from thread_store.in_memory.store import MemoryThreadStore
+    from thread_store.listing.list_index import remove_index
+    from thread_store.listing.thread_entry import ThreadEntry, ThreadPage
+    from thread_store.listing.thread_list import list_threads
+    from thread_store.listing.thread_query import ThreadQuery
     from thread_store.local_store import LocalThreadStore
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread
+    from thread_store.titles.prompt_history import PromptHistory
+    from thread_store.titles.session_index import SessionIndex
+    from thread_store.titles.thread_labels import ThreadLabels
     from thread_store.transcript import Transcript, TranscriptEntry
     from thread_store.turns.auto_compaction import Compaction
     from thread_store.turns.turn import Turn
@@ -47,6 +55,7 @@ __all__ = [
     "EventStreams",
     "ForkPoint",
     "Home",
+    "InvalidCursor",
     "LocalThreadStore",
     "LocalThreads",
     "LocksBusy",
@@ -54,17 +63,23 @@ __all__ = [
     "MessageForm",
     "NotCurrentRollout",
     "NotInHome",
+    "PromptHistory",
     "Refusal",
     "RefusalReason",
     "RequestBody",
     "Resumable",
     "ResumeHost",
     "ResumeState",
+    "SessionIndex",
     "SessionMemory",
     "StoreClosed",
     "StoredRollout",
     "Thread",
+    "ThreadEntry",
     "ThreadHistory",
+    "ThreadLabels",
+    "ThreadPage",
+    "ThreadQuery",
     "ThreadStore",
     "ThreadTree",
     "ThreadsUnwritten",
@@ -74,6 +89,8 @@ __all__ = [
     "Turn",
     "build_tree",
     "list_calls",
+    "list_threads",
+    "remove_index",
     "request_body",
 ]
 
@@ -84,6 +101,7 @@ _HOMES = {
     "EventStreams": "thread_store.streams",
     "ForkPoint": "thread_store.chain.fork_point",
     "Home": "thread_store.home",
+    "InvalidCursor": "thread_store.errors",
     "LocalThreadStore": "thread_store.local_store",
     "LocalThreads": "thread_store.local_threads",
     "LocksBusy": "thread_store.locks.errors",
@@ -91,17 +109,23 @@ _HOMES = {
     "MessageForm": "thread_store.context.request_body",
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
+    "PromptHistory": "thread_store.titles.prompt_history",
     "Refusal": "thread_store.resume.resume_refusals",
     "RefusalReason": "thread_store.resume.resume_refusals",
     "RequestBody": "thread_store.context.request_body",
     "Resumable": "thread_store.resume.resumable",
     "ResumeHost": "thread_store.resume.resume_host",
     "ResumeState": "thread_store.resume.resume_state",
+    "SessionIndex": "thread_store.titles.session_index",
     "SessionMemory": "protocol.session_memory",
     "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
+    "ThreadEntry": "thread_store.listing.thread_entry",
     "ThreadHistory": "thread_store.chain.history",
+    "ThreadLabels": "thread_store.titles.thread_labels",
+    "ThreadPage": "thread_store.listing.thread_entry",
+    "ThreadQuery": "thread_store.listing.thread_query",
     "ThreadStore": "thread_store.store",
     "ThreadTree": "thread_store.chain.thread_tree",
     "ThreadsUnwritten": "thread_store.errors",
@@ -111,6 +135,8 @@ _HOMES = {
     "Turn": "thread_store.turns.turn",
     "build_tree": "thread_store.chain.thread_tree",
     "list_calls": "thread_store.resume.call_table",
+    "list_threads": "thread_store.listing.thread_list",
+    "remove_index": "thread_store.listing.list_index",
     "request_body": "thread_store.context.request_body",
 }
 

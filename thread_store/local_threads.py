@@ -54,6 +54,7 @@ from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.open_threads import OpenThreads, flush, wait_for
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
+from thread_store.titles.session_index import SessionIndex
 
 __all__ = ["LocalThreads", "read_meta"]
 
@@ -333,6 +334,19 @@ class LocalThreads:
             NotARollout, RolloutUnreadable: its rollout can't be read.
         """
         return read_history(self.home.find_thread(ThreadId.parse(thread_id)), self.home)
+
+    def rename(self, thread_id: str, name: str) -> str:
+        """Call a thread something; returns the name as it is kept. On return it is on stable storage.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+            RolloutWriteError: it can't be written.
+        """
+        wanted = ThreadId.parse(thread_id)
+        if self._threads.find_writing(wanted) is None:  # else it has perhaps no record yet
+            self.home.find_thread(wanted)
+        return SessionIndex(self.home.path).append(wanted, name)
 
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.

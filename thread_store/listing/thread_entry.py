@@ -29,7 +29,8 @@ class ThreadEntry(Struct, frozen=True, kw_only=True):
     title: str | None = None
     """The name, else the preview, else what it was told to do or answered first."""
     state: str = "ended"
-    """`live`, `ended`, `crashed` (its writer never said that it ended, or a turn is open), `damaged`, `archived`."""
+    """`live`, `ended`, `crashed` (its writer never said that it ended, or a turn is open), `damaged` or
+    `archived`."""
     problem: str | None = None
     """Why nothing of it can be read."""
     notes: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ from thread_store.listing.thread_names import ThreadNames
 from thread_store.listing.thread_query import ThreadQuery
 from thread_store.listing.writers_seen import WritersSeen
 
-__all__ = ["list_threads"]
+__all__ = ["list_thread_ids", "list_threads"]
 
 _AT_ONCE = 64
 _AT_ONCE_MAX = 2048
@@ -60,6 +60,17 @@ def list_threads(home: Home, query: ThreadQuery | None = None, *, use_index: boo
     with ListIndex(os.fspath(home.path)) as index:
         page = _ThreadList(home, query, cursor, index).page()
     return page if index.note is None else page._replace(notes=(index.note, *page.notes))
+
+
+def list_thread_ids(home: Home) -> list[str]:
+    """The ids of all threads, archived ones too, in no order. Only names are looked at.
+
+    Raises:
+        RolloutUnreadable: the home can't be listed.
+    """
+    home.require_listable()
+    with ListIndex(os.fspath(home.path)) as index:
+        return list({each.thread_id for each in HomeFiles(os.fspath(home.path), index).all_files()})
 
 
 class _Found(NamedTuple):
@@ -271,6 +282,7 @@ class _Filter:
             None if query.under is None else CwdFilter(_names_of(query.under, resolved=resolved), under=True)
         )
         self._title = None if query.title is None else query.title.casefold()
+        self._named = None if query.named is None else query.named.casefold()
         self._times = _Times(query)
 
     def takes_files(self, current: FileRef, created_key: str | None) -> bool:
@@ -296,8 +308,15 @@ class _Filter:
             and (self._cwd is None or self._cwd.matches(entry.cwd))
             and (self._under is None or self._under.matches(entry.cwd))
             and (self._title is None or self._title in (entry.title or "").casefold())
+            and (self._named is None or self._is_named(entry))
             and self._times.take(entry)
         )
+
+    def _is_named(self, entry: ThreadEntry) -> bool:
+        from fnmatch import fnmatchcase
+
+        texts = (entry.name or "", entry.title or "")
+        return any(fnmatchcase(each.casefold(), self._named or "") for each in texts)
 
 
 def _same(wanted: str | None, found: str | None) -> bool:

@@ -37,6 +37,7 @@ class ListOptions(TypedDict, total=False):
     broken: bool | None
     subagents: bool | None
     title: str | None
+    named: str | None
     label: str | None
     created_since: str | None
     created_until: str | None
@@ -70,6 +71,8 @@ class ThreadQuery(Struct, frozen=True, kw_only=True):
     subagents: bool | None = None
     title: str | None = None
     """Stands in the title, in upper or lower case."""
+    named: str | None = None
+    """A pattern with `*`, `?` and `[…]` that the name or the title fits, in upper or lower case."""
     label: str | None = None
     created_since: str | None = None
     created_until: str | None = None

@@ -18,7 +18,7 @@ from protocol.plain_values import squeezed
 from protocol.timestamps import format_timestamp, now_ms
 from thread_store.titles.shared_file import SharedCalls, SharedFile
 
-__all__ = ["NAME_CHARS_MAX", "SessionIndex", "read_names"]
+__all__ = ["NAME_CHARS_MAX", "SessionIndex", "checked_name", "read_names"]
 
 NAME_CHARS_MAX = 500
 
@@ -48,9 +48,7 @@ class SessionIndex:
             ValueError: the name is blank.
             RolloutWriteError: it can't be appended; nothing was.
         """
-        wanted, written = ThreadId.parse(thread_id), squeezed(name, NAME_CHARS_MAX)
-        if not written:
-            raise ValueError("a name that is blank names nothing")
+        wanted, written = ThreadId.parse(thread_id), checked_name(name)
         line = {
             "id": str(wanted),
             "thread_name": written,
@@ -70,6 +68,18 @@ class SessionIndex:
     def status(self) -> tuple[int, int, int] | None:
         """What tells that nothing was appended; None if there is no such file."""
         return self._file.status()
+
+
+def checked_name(name: str) -> str:
+    """A name as it is kept.
+
+    Raises:
+        ValueError: it is blank.
+    """
+    kept = squeezed(name, NAME_CHARS_MAX)
+    if not kept:
+        raise ValueError("a name that is blank names nothing")
+    return kept
 
 
 def read_names(content: bytes) -> dict[str, str]:
