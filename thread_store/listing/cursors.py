@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from thread_store.errors import InvalidCursor
 
@@ -34,7 +35,8 @@ class Cursor(Struct, frozen=True, kw_only=True, array_like=True):
 
     def encode(self) -> str:
         """As text that a URL and a shell take as it is."""
-        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+        text = json.dumps(structs.astuple(self), separators=(",", ":"))
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
     def decode(cls, text: str, *, sort: str, order: str) -> Cursor:
@@ -45,8 +47,8 @@ class Cursor(Struct, frozen=True, kw_only=True, array_like=True):
         """
         try:
             data = base64.urlsafe_b64decode(text.encode() + b"=" * (-len(text) % 4))
-            cursor: Cursor = msgspec.json.decode(data, type=cls)
-        except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+            cursor = msgspec.convert(json.loads(data), cls)
+        except (binascii.Error, ValueError, RecursionError, msgspec.ValidationError) as error:
             raise InvalidCursor(text, "it can't be read") from error
         if cursor.version != _VERSION:
             raise InvalidCursor(text, "it is of another version")

@@ -125,7 +125,7 @@ class FileRef(NamedTuple):
     def thread_id(self) -> str:
         if _REGULAR(self.name):
             return self.name[_ID]
-        return RolloutName.parse(self.name).thread_id
+        return str(RolloutName.parse(self.name).thread_id)
 
     def created_key(self) -> str:
         """Time and thread id as they stand in the name: the order of creation."""

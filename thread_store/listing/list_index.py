@@ -222,7 +222,10 @@ class ListIndex:
     def keep_facts(self, stamp: FileStamp, facts: RolloutFacts) -> None:
         """Keep them, if the index can be written."""
         if stamp.mtime_ns < time.time_ns() - _RACY_NS:
-            self._new_facts[stamp] = _encode(facts)
+            try:
+                self._new_facts[stamp] = _encode(facts)
+            except UnicodeEncodeError:
+                return  # a lone surrogate, which JSON of bytes can't hold: it is read again each time
             if len(self._new_facts) >= _KEPT_AT_ONCE:
                 self._write_or_give_up()
 

@@ -49,7 +49,7 @@ def command(context: click.Context, thread: str, changes: list[str]) -> int:
     Examples:
       rollout label 7f3a +review -draft
       rollout label @
-      rollout list --label review
+      rollout label @ +keep --json
     """
     terminal = terminal_of(context)
     named = find_named(terminal, thread)
