@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "list")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -73,6 +73,10 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
         return await read_rows(
             options.dir, rounds=rounds, file_bytes=1_000_000 if options.quick else 50_000_000
         )
+    if options.bench == "list":
+        from benches.list import list_rows
+
+        return await list_rows(options.dir, rounds=rounds, threads=2_000 if options.quick else 100_000)
     if options.bench == "store":
         from benches.store import store_rows
 

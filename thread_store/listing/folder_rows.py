@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 from thread_store.listing.home_files import FolderNames
 
-__all__ = ["checksum_of", "decode_names", "decode_summary", "encode_names", "encode_summary"]
+__all__ = ["checksum_of", "decode_names", "decode_summary", "decode_tails", "encode_names", "encode_summary"]
 
 _SECTION = "/"
-_TAIL_BYTES = 8
 
 
 def checksum_of(content: bytes, *about: object) -> int:
@@ -26,21 +25,30 @@ def checksum_of(content: bytes, *about: object) -> int:
 
 def encode_summary(names: FolderNames) -> bytes:
     """All but the regular names."""
-    texts = [names.newest, names.oldest, *names.folders, _SECTION, *names.odd]
-    text = os.fsencode("\0".join(texts))
-    return len(text).to_bytes(4, "big") + text + names.tails.tobytes()
+    return os.fsencode("\0".join([names.newest, names.oldest, *names.folders, _SECTION, *names.odd]))
 
 
-def decode_summary(content: bytes, load: Callable[[], list[str]]) -> FolderNames:
-    """What `encode_summary` wrote; `load` gives the regular names when they are asked for."""
-    end = 4 + int.from_bytes(content[:4], "big")
-    newest, oldest, *others = os.fsdecode(content[4:end]).split("\0")
+def decode_summary(
+    content: bytes, load: Callable[[], list[str]], load_tails: Callable[[], array[int] | None]
+) -> FolderNames:
+    """What `encode_summary` wrote; the two give the rest when it is asked for."""
+    newest, oldest, *others = os.fsdecode(content).split("\0")
     border = others.index(_SECTION)
-    tails = array("Q")
-    tails.frombytes(content[end : end + (len(content) - end) // _TAIL_BYTES * _TAIL_BYTES])
     return FolderNames(
-        others[:border], others[border + 1 :], tails=tails, newest=newest, oldest=oldest, load=load
+        others[:border],
+        others[border + 1 :],
+        newest=newest,
+        oldest=oldest,
+        load=load,
+        load_tails=load_tails,
     )
+
+
+def decode_tails(content: bytes) -> array[int]:
+    """The tails that `tobytes` gave."""
+    tails = array("Q")
+    tails.frombytes(content)
+    return tails
 
 
 def encode_names(names: FolderNames) -> bytes:

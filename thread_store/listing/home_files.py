@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import NamedTuple, Protocol
+from zlib import adler32, crc32
 
 from protocol.errors import RolloutUnreadable
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
@@ -54,11 +55,11 @@ class FolderState(NamedTuple):
 class FolderNames:
     """What one folder holds: folders, regular names (newest first), and other names of rollouts.
 
-    `tails`: the ends of the ids of the regular names, in any order. `newest`, `oldest`: the first and the
-    last of them as keys; empty where there is none. `load` gives the names where they are not at hand.
+    `newest`, `oldest`: the first and the last regular name as keys; empty where there is none. `load` and
+    `load_tails` give what isn't at hand.
     """
 
-    __slots__ = ("_load", "_regular", "folders", "newest", "odd", "oldest", "tails")
+    __slots__ = ("_load", "_load_tails", "_regular", "folders", "newest", "odd", "oldest")
 
     def __init__(
         self,
@@ -66,18 +67,16 @@ class FolderNames:
         odd: list[str],
         *,
         regular: list[str] | None = None,
-        tails: array[int] | None = None,
         newest: str = "",
         oldest: str = "",
         load: Callable[[], list[str]] | None = None,
+        load_tails: Callable[[], array[int] | None] | None = None,
     ) -> None:
         self.folders, self.odd = folders, odd
         self.newest, self.oldest = newest, oldest
-        self._regular, self._load = regular, load
-        self.tails = array("Q") if tails is None else tails
+        self._regular, self._load, self._load_tails = regular, load, load_tails
         if regular:
             self.newest, self.oldest = regular[0][_KEY], regular[-1][_KEY]
-            self.tails = array("Q", map(_tail, regular))
 
     @property
     def regular(self) -> list[str]:
@@ -85,6 +84,12 @@ class FolderNames:
         if self._regular is None:
             self._regular = self._load() if self._load is not None else []
         return self._regular
+
+    @property
+    def tails(self) -> array[int]:
+        """The ends of the ids of the regular names."""
+        known = self._load_tails() if self._load_tails is not None else None
+        return array("Q", map(_tail, self.regular)) if known is None else known
 
 
 class FolderCache(Protocol):
@@ -95,6 +100,10 @@ class FolderCache(Protocol):
     ) -> FolderNames | None: ...
 
     def keep_folder(self, folder: str, state: FolderState, names: FolderNames) -> None: ...
+
+    def find_several(self, states: int) -> set[int] | None: ...
+
+    def keep_several(self, states: int, several: set[int]) -> None: ...
 
 
 class FileRef(NamedTuple):
@@ -180,17 +189,21 @@ class HomeFiles:
         self.path = path
         self.passed_over: list[RolloutUnreadable] = []
         self._cache = cache
+        self._states = bytearray()
+        self._all_settled = True
 
     # By name
 
     def by_creation(self, *, before: str | None, oldest_first: bool = False) -> Iterator[ThreadFiles]:
         """The threads behind `before` (a `created_key`) in the order of creation, the newest first."""
+        self._states.clear()
+        self._all_settled = True
         folders = list(self._named_folders())
-        several = _repeated(folders)
+        several = self._find_several(folders)
         groups: dict[str, list[FileRef]] = {}
         for folder, names in folders:
             files = [FileRef(folder, name) for name in names.odd]
-            if not several.isdisjoint(names.tails):
+            if several and not several.isdisjoint(names.tails):
                 files += [FileRef(folder, name) for name in names.regular if _tail(name) in several]
             for each in files:
                 groups.setdefault(each.thread_id, []).append(each)
@@ -200,6 +213,17 @@ class HomeFiles:
         threads.sort(key=_created_key, reverse=not oldest_first)
         singles = _singles(folders, several, before, oldest_first=oldest_first)
         return merge(singles, threads, key=_created_key, reverse=not oldest_first)
+
+    def _find_several(self, folders: Sequence[tuple[str, FolderNames]]) -> set[int]:
+        """The tails of threads that have several files: as they were, if no folder has changed since."""
+        if self._cache is None or not self._all_settled:
+            return _repeated(folders)
+        states = crc32(self._states) << 32 | adler32(self._states)
+        several = self._cache.find_several(states)
+        if several is None:
+            several = _repeated(folders)
+            self._cache.keep_several(states, several)
+        return several
 
     def all_files(self) -> Iterator[FileRef]:
         """Every file, a live one before its archived twin."""
@@ -230,12 +254,14 @@ class HomeFiles:
         if stat.S_ISLNK(status.st_mode):
             raise FileNotFoundError  # no link below the home is followed
         state = FolderState(status.st_dev, status.st_ino, status.st_mtime_ns)
+        settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
+        self._all_settled = self._all_settled and settled
+        self._states += repr((folder, *state)).encode(errors="backslashreplace")
         known = None
         if self._cache:
             known = self._cache.find_folder(folder, state, lambda: _list_names(path).regular)
         if known is not None:
             return known
-        settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
         names = _list_names(path)
         if self._cache and settled:
             self._cache.keep_folder(folder, state, names)
@@ -247,32 +273,39 @@ class HomeFiles:
 
     # By what the system says
 
-    def stat_all(self) -> tuple[list[StatFile], dict[str, ThreadFiles]]:
-        """The current file of each thread, with its status; and the threads of several files, by id."""
-        regular: list[StatFile] = []
-        odd: list[StatFile] = []
+    def stat_all(self) -> tuple[list[tuple[int, str, str, int, int]], dict[str, ThreadFiles]]:
+        """The current file of each thread, as the fields of a `StatFile`; and the threads of several files,
+        by id.
+        """
+        regular: list[tuple[int, str, str, int, int]] = []
+        odd: list[tuple[int, str, str, int, int]] = []
         self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
         self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
-        ids = [each.name[_ID] for each in regular]
+        ids = [name[_ID] for _, name, _, _, _ in regular]
         several: set[str] = set()
         if len(set(ids)) != len(ids):
             several = {each for each, count in Counter(ids).items() if count > 1}
         groups: dict[str, list[StatFile]] = {}
-        for each in odd:
+        for each in map(StatFile._make, odd):
             groups.setdefault(each.thread_id, []).append(each)
         several.update(groups)
         if several:
-            for each in regular:
-                if each.name[_ID] in several:
-                    groups.setdefault(each.name[_ID], []).append(each)
-            regular = [each for each in regular if each.name[_ID] not in several]
+            for each in (StatFile._make(each) for each in regular if each[1][_ID] in several):
+                groups.setdefault(each.thread_id, []).append(each)
+            regular = [each for each in regular if each[1][_ID] not in several]
         threads: dict[str, ThreadFiles] = {}
         for thread_id, group in groups.items():
             threads[thread_id] = found = ThreadFiles.of(each.ref for each in group)
             regular.append(next(each for each in group if each.ref == found.current))
         return regular, threads
 
-    def _walk_stat(self, folder: str, depth: int, regular: list[StatFile], odd: list[StatFile]) -> None:
+    def _walk_stat(
+        self,
+        folder: str,
+        depth: int,
+        regular: list[tuple[int, str, str, int, int]],
+        odd: list[tuple[int, str, str, int, int]],
+    ) -> None:
         path = f"{self.path}/{folder}"
         folders = []
         try:
@@ -281,29 +314,27 @@ class HomeFiles:
             with os.scandir(path) as entries:
                 for entry in entries:
                     name = entry.name
-                    if _REGULAR(name):
-                        _add_status(entry, folder, regular)
-                    elif depth and entry.is_dir(follow_symlinks=False):
-                        folders.append(name)
-                    elif RolloutName.match(name) is not None:
-                        _add_status(entry, folder, odd)
+                    files = regular
+                    if not _REGULAR(name):
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(name)
+                            continue
+                        if RolloutName.match(name) is None:
+                            continue
+                        files = odd
+                    if entry.is_file(follow_symlinks=False):
+                        try:
+                            status = entry.stat(follow_symlinks=False)
+                        except OSError:
+                            continue  # it went away meanwhile
+                        files.append((status.st_mtime_ns, name, folder, status.st_size, status.st_ino))
         except FileNotFoundError:
             return
         except OSError as error:
             self._pass_over(folder, error)
             return
-        for name in folders:
+        for name in folders if depth else ():
             self._walk_stat(f"{folder}/{name}", depth - 1, regular, odd)
-
-
-def _add_status(entry: os.DirEntry[str], folder: str, files: list[StatFile]) -> None:
-    if not entry.is_file(follow_symlinks=False):
-        return
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:
-        return  # it went away meanwhile
-    files.append(StatFile(status.st_mtime_ns, entry.name, folder, status.st_size, status.st_ino))
 
 
 def _list_names(path: str) -> FolderNames:

@@ -20,6 +20,7 @@ import sqlite3
 import stat
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -31,6 +32,7 @@ from thread_store.listing.folder_rows import (
     checksum_of,
     decode_names,
     decode_summary,
+    decode_tails,
     encode_names,
     encode_summary,
 )
@@ -78,6 +80,7 @@ class ListIndex:
         self._folders: dict[str, tuple[FolderState, bytes, int]] = {}
         self._new_folders: dict[str, tuple[FolderState, FolderNames]] = {}
         self._new_facts: dict[FileStamp, bytes] = {}
+        self._new_several: tuple[int, set[int]] | None = None
 
     def __enter__(self) -> Self:
         try:
@@ -142,7 +145,7 @@ class ListIndex:
         """Whether the tables are there; an index that is half made is written anew at the end."""
         assert self._connection is not None
         try:
-            self._connection.execute("SELECT 1 FROM facts, folders LIMIT 0")
+            self._connection.execute("SELECT 1 FROM facts, folders, folder_names, several LIMIT 0")
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
@@ -170,21 +173,40 @@ class ListIndex:
             return None
         if checksum_of(found[1], key, *state) != found[2]:
             return None
-        return decode_summary(found[1], lambda: self._find_names(key, state) or relist())
 
-    def _find_names(self, folder: str, state: FolderState) -> list[str] | None:
+        def load() -> list[str]:
+            content = self._fetch("SELECT names, checksum FROM folder_names WHERE folder = ?", key, *state)
+            return relist() if content is None else decode_names(content)
+
+        def load_tails() -> array[int] | None:
+            content = self._fetch(
+                "SELECT tails, tails_checksum FROM folder_names WHERE folder = ?", key, *state
+            )
+            return None if content is None else decode_tails(content)
+
+        return decode_summary(found[1], load, load_tails)
+
+    def _fetch(self, query: str, key: object, *about: object) -> bytes | None:
+        """The content of a row that is asked for by its key, if its checksum is right."""
         if self._connection is None:
             return None
         try:
-            row = self._connection.execute(
-                "SELECT mtime_ns, names, checksum FROM folder_names WHERE folder = ?", (folder,)
-            ).fetchone()
+            row = self._connection.execute(query, (key,)).fetchone()
         except sqlite3.Error as error:
             self._give_up(error)
             return None
-        if row is None or row[0] != state.mtime_ns or not isinstance(row[1], bytes):
+        if row is None or not isinstance(row[0], bytes) or checksum_of(row[0], key, *about) != row[1]:
             return None
-        return decode_names(row[1]) if checksum_of(row[1], folder, *state) == row[2] else None
+        return row[0]
+
+    def find_several(self, states: int) -> set[int] | None:
+        """The tails of threads that have several files, if all folders are as they were."""
+        content = self._fetch("SELECT tails, checksum FROM several WHERE home = ?", 1, states)
+        return None if content is None else set(decode_tails(content))
+
+    def keep_several(self, states: int, several: set[int]) -> None:
+        """Keep them, if the index can be written."""
+        self._new_several = states, several
 
     def keep_folder(self, folder: str, state: FolderState, names: FolderNames) -> None:
         """Keep them, if the index can be written."""
@@ -238,9 +260,10 @@ class ListIndex:
             self._give_up(failure)
         self._new_facts.clear()
         self._new_folders.clear()
+        self._new_several = None
 
     def _write(self) -> None:
-        if self.note is not None or not (self._new_facts or self._new_folders):
+        if self.note is not None or not (self._new_facts or self._new_folders or self._new_several):
             return
         if not os.path.lexists(self._path):
             self._make()
@@ -258,12 +281,27 @@ class ListIndex:
             ),
         )
         connection.executemany(
-            "INSERT OR REPLACE INTO folder_names (folder, mtime_ns, names, checksum) VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO folder_names (folder, mtime_ns, names, checksum, tails, tails_checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
             (
-                (folder, state.mtime_ns, content := encode_names(names), checksum_of(content, folder, *state))
+                (
+                    folder,
+                    state.mtime_ns,
+                    content := encode_names(names),
+                    checksum_of(content, folder, *state),
+                    tails := names.tails.tobytes(),
+                    checksum_of(tails, folder, *state),
+                )
                 for folder, (state, names) in self._new_folders.items()
             ),
         )
+        if self._new_several is not None:
+            states, several = self._new_several
+            content = array("Q", sorted(several)).tobytes()
+            connection.execute(
+                "INSERT OR REPLACE INTO several (home, states, tails, checksum) VALUES (1, ?, ?, ?)",
+                (str(states), content, checksum_of(content, 1, states)),
+            )
         connection.executemany(
             "INSERT OR REPLACE INTO facts (path, version, size, mtime_ns, inode, facts, checksum)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",

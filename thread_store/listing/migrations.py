@@ -52,7 +52,12 @@ MIGRATIONS = (
             )""",
             """CREATE TABLE folder_names (
                 folder TEXT PRIMARY KEY, mtime_ns INTEGER NOT NULL,
-                names BLOB NOT NULL, checksum INTEGER NOT NULL
+                names BLOB NOT NULL, checksum INTEGER NOT NULL,
+                tails BLOB NOT NULL, tails_checksum INTEGER NOT NULL
+            )""",
+            """CREATE TABLE several (
+                home INTEGER PRIMARY KEY, states TEXT NOT NULL,
+                tails BLOB NOT NULL, checksum INTEGER NOT NULL
             )""",
         ),
     ),

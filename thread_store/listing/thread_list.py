@@ -15,7 +15,7 @@ nothing that is left can come before what was found. `size` does the same with s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ __all__ = ["list_thread_ids", "list_threads"]
 _AT_ONCE = 64
 _AT_ONCE_MAX = 2048
 _EARLIEST_MS = 1_577_836_800_000
+_EARLIEST_NS = _EARLIEST_MS * 1_000_000
 """The year 2020: a file that claims to be older than that was given a wrong time by whoever copied it."""
 
 
@@ -234,38 +235,48 @@ def _updated_ms(facts: RolloutFacts, status: StatFile) -> int:
     return min(facts.updated_ms, written_ms) if written_ms >= _EARLIEST_MS else facts.updated_ms
 
 
+_Fields = tuple[int, str, str, int, int]
+
+
 def _in_chunks(
-    files: list[StatFile], sort: str, *, newest_first: bool
+    files: list[_Fields], sort: str, *, newest_first: bool
 ) -> Iterator[tuple[Sequence[StatFile], int | None]]:
     """The files in chunks; behind each one, what no later file's value is greater than, if that is known.
 
     A file of a time before 2020 says nothing about its records: such files come first.
     """
-    if sort == "items" or not newest_first:
-        for start in range(0, len(files), _AT_ONCE_MAX):
-            yield files[start : start + _AT_ONCE_MAX], None
-        return
-    if sort == "updated":
-        early = [each for each in files if each.mtime_ns < _EARLIEST_MS * 1_000_000]
+    if sort == "size" and newest_first:
+        yield from _descending(files, _size_of, 1)
+    elif sort == "updated" and newest_first:
+        early = [each for each in files if each[0] < _EARLIEST_NS]
         if early:
-            yield early, None
-            files = [each for each in files if each.mtime_ns >= _EARLIEST_MS * 1_000_000]
-        yield from _descending([(-each.mtime_ns, each) for each in files], 1_000_000)
+            yield [StatFile._make(each) for each in early], None
+            files = [each for each in files if each[0] >= _EARLIEST_NS]
+        yield from _descending(files, None, 1_000_000)
     else:
-        yield from _descending([(-each.size, each) for each in files], 1)
+        for start in range(0, len(files), _AT_ONCE_MAX):
+            yield [StatFile._make(each) for each in files[start : start + _AT_ONCE_MAX]], None
+
+
+def _size_of(file: _Fields) -> int:
+    return file[3]
 
 
 def _descending(
-    heap: list[tuple[int, StatFile]], unit: int
+    files: list[_Fields], key: Callable[[_Fields], int] | None, unit: int
 ) -> Iterator[tuple[Sequence[StatFile], int | None]]:
-    from heapq import heapify, heappop
+    """The greatest first. Most of the time the first chunk is enough: only then all are sorted."""
+    from heapq import nlargest
 
-    heapify(heap)
-    count = _AT_ONCE
-    while heap:
-        some = [heappop(heap)[1] for _ in range(min(count, len(heap)))]
-        yield some, -heap[0][0] // unit if heap else None
-        count = min(2 * count, _AT_ONCE_MAX)
+    first = nlargest(_AT_ONCE + 1, files, key=key)
+    start, count = 0, _AT_ONCE
+    while start < len(files):
+        if start == _AT_ONCE:
+            first = sorted(files, key=key, reverse=True)
+        some, rest = first[start : start + count], first[start + count : start + count + 1]
+        value = rest[0][0] if rest and key is None else key(rest[0]) if rest and key else 0
+        yield [StatFile._make(each) for each in some], value // unit if rest else None
+        start, count = start + count, min(2 * count, _AT_ONCE_MAX)
 
 
 class _Filter:

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from protocol.errors import RolloutUnreadable, RolloutWriteError
-from rollout.kept import make_folders
 from rollout.syscalls import FileCalls
 
 if sys.platform != "win32":
@@ -111,6 +110,8 @@ class SharedFile:
         Raises:
             RolloutWriteError: the lock can't be had in time, or the system refuses; nothing was appended.
         """
+        from rollout.kept import make_folders  # readers don't need what it needs
+
         try:
             make_folders(self._calls, Path(self.path).parent)
             with self._locked() as descriptor:

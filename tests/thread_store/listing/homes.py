@@ -104,7 +104,7 @@ class HandMadeHome:
         return list_threads(Home(self.path), ThreadQuery(**options), use_index=use_index)
 
     def list(self, **options: Any) -> list[ThreadEntry]:
-        """All that fit, in pages of the size that is asked for. With the index and without it they are one."""
+        """All that fit, in pages of the size that is asked for: the same with the index and without it."""
         pages = [self._all(use_index=use_index, **options) for use_index in (False, True, True)]
         known = [[structs.replace(each, writer=None) for each in page] for page in pages]
         assert known[0] == known[1] == known[2]
