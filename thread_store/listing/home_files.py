@@ -325,7 +325,7 @@ class HomeFiles:
                     if entry.is_file(follow_symlinks=False):
                         try:
                             status = entry.stat(follow_symlinks=False)
-                        except OSError:
+                        except FileNotFoundError:
                             continue  # it went away meanwhile
                         files.append((status.st_mtime_ns, name, folder, status.st_size, status.st_ino))
         except FileNotFoundError:
