@@ -16,7 +16,13 @@ from rollout.lines import BOM
 from rollout.source import is_compressed
 from thread_store.listing.first_prompt import late_lines
 from thread_store.listing.head_scan import HeadScan
-from thread_store.listing.rollout_facts import HEAD_BYTES_MAX, LATE_BYTES_MAX, TAIL_BYTES_MAX, RolloutFacts
+from thread_store.listing.rollout_facts import (
+    GONE,
+    HEAD_BYTES_MAX,
+    LATE_BYTES_MAX,
+    TAIL_BYTES_MAX,
+    RolloutFacts,
+)
 from thread_store.listing.tail_scan import TailScan
 
 __all__ = ["read_facts"]
@@ -34,10 +40,14 @@ def read_facts(path: str, thread_id: str) -> RolloutFacts:
     facts = RolloutFacts()
     try:
         _fill(path, facts)
+    except ThreadNotFound:
+        facts.problem_code = GONE
     except RolloutError as error:
         facts.problem, facts.problem_code = error.message, error.code
         if isinstance(error, NotARollout):
             facts.problem = error.reason
+    except FileNotFoundError:
+        facts.problem_code = GONE
     except OSError as error:
         unreadable = RolloutUnreadable(path=path, cause=error, operation="read")
         facts.problem, facts.problem_code = unreadable.message, unreadable.code

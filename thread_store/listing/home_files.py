@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from array import array
 from collections import Counter
@@ -250,9 +249,7 @@ class HomeFiles:
 
     def _names_of(self, folder: str) -> FolderNames:
         path = f"{self.path}/{folder}"
-        status = os.lstat(path)
-        if stat.S_ISLNK(status.st_mode):
-            raise FileNotFoundError  # no link below the home is followed
+        status = os.stat(path)
         state = FolderState(status.st_dev, status.st_ino, status.st_mtime_ns)
         settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
         self._all_settled = self._all_settled and settled
@@ -309,8 +306,6 @@ class HomeFiles:
         path = f"{self.path}/{folder}"
         folders = []
         try:
-            if os.path.islink(path):
-                return
             with os.scandir(path) as entries:
                 for entry in entries:
                     name = entry.name

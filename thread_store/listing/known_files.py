@@ -18,7 +18,7 @@ from protocol.timestamps import format_timestamp, milliseconds_of
 from rollout.paths import SESSIONS_FOLDER, RolloutName
 from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
-from thread_store.listing.rollout_facts import RolloutFacts
+from thread_store.listing.rollout_facts import GONE, RolloutFacts
 
 if TYPE_CHECKING:
     from thread_store.listing.earlier_state import EarlierState
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["KnownFiles"]
 
 _BASES_MAX = 64
+_PASSING = frozenset({GONE, "rollout_unreadable"})
+"""What may be otherwise the next time, though the file is as it was."""
 
 
 class KnownFiles:
@@ -36,6 +38,7 @@ class KnownFiles:
         self._index = index
         self._facts: dict[FileRef, RolloutFacts] = {}
         self._earlier: dict[FileRef, EarlierState | None] = {}
+        self._days: dict[str, dict[str, str]] = {}
         self._by_rollout: dict[str, FileRef] | None = None
 
     def stat(self, ref: FileRef) -> StatFile | None:
@@ -71,7 +74,7 @@ class KnownFiles:
 
             known = read_facts(self._path(status.ref), status.thread_id)
             self._facts[status.ref] = known
-            if self._index is not None and known.problem_code != "rollout_unreadable":
+            if self._index is not None and known.problem_code not in _PASSING:
                 self._index.keep_facts(_stamp_of(status), known)
         return known
 
@@ -116,11 +119,10 @@ class KnownFiles:
         """Ids tell when they were made: most files lie in the folder of that day."""
         day = datetime.fromtimestamp(min(int(wanted[:8] + wanted[9:13], 16) / 1000, 4e9))
         folder = f"{SESSIONS_FOLDER}/{day:%Y/%m/%d}"
-        try:
-            names = sorted(os.listdir(f"{self._files.path}/{folder}"))
-        except OSError:
-            return None  # the look through all files finds what there is
-        return next((FileRef(folder, name) for name in names if _rollout_id(name) == wanted), None)
+        if folder not in self._days:
+            self._days[folder] = _rollouts_in(f"{self._files.path}/{folder}")
+        name = self._days[folder].get(wanted)
+        return None if name is None else FileRef(folder, name)
 
     def _everywhere(self) -> dict[str, FileRef]:
         if self._by_rollout is None:
@@ -132,6 +134,15 @@ class KnownFiles:
 
 def _stamp_of(status: StatFile) -> FileStamp:
     return FileStamp(status.ref.path, status.size, status.mtime_ns, status.inode)
+
+
+def _rollouts_in(path: str) -> dict[str, str]:
+    """The names in a folder by rollout id, a plain file before its twin."""
+    try:
+        names = sorted(os.listdir(path), reverse=True)
+    except OSError:
+        return {}  # the look through all files finds what there is
+    return {_rollout_id(name) or "": name for name in names}
 
 
 def _rollout_id(name: str) -> str | None:

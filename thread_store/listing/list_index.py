@@ -109,7 +109,7 @@ class ListIndex:
             raise IndexNotUsable("something else stands in its place")
         if not self._hold(create=False):
             return
-        self._connect("ro")
+        self._connect()
         if self._is_current():
             self._load_folders()
 
@@ -121,6 +121,8 @@ class ListIndex:
         flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         try:
             self._guard = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            if create:
+                os.fchmod(self._guard, 0o600)  # whatever the umask
             fcntl.flock(self._guard, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return True
@@ -131,9 +133,12 @@ class ListIndex:
                 raise
         return True
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
+        """Also to read: what a killed writer left half done is undone by who opens it to write. Where nothing
+        may be written SQLite opens it to read.
+        """
         self._disconnect()
-        uri = f"file:{quote_from_bytes(os.fsencode(self._path))}?mode={mode}"
+        uri = f"file:{quote_from_bytes(os.fsencode(self._path))}?mode=rw"
         self._connection = connection = sqlite3.connect(
             uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -246,8 +251,8 @@ class ListIndex:
         if stamp.mtime_ns < time.time_ns() - _RACY_NS:
             try:
                 self._new_facts[stamp] = _encode(facts)
-            except UnicodeEncodeError:
-                return  # a lone surrogate, which JSON of bytes can't hold: it is read again each time
+            except (UnicodeEncodeError, OverflowError):
+                return  # a lone surrogate, a number of many digits: it is read again each time
             if len(self._new_facts) >= _KEPT_AT_ONCE:
                 self._write_or_give_up()
 
@@ -268,7 +273,7 @@ class ListIndex:
         if not os.path.lexists(self._path):
             self._make()
         self._hold(create=True)
-        connection = self._connect("rw")
+        connection = self._connect()
         migrate(connection)
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("BEGIN IMMEDIATE")

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-__all__ = ["FACTS_VERSION", "HEAD_BYTES_MAX", "LATE_BYTES_MAX", "TAIL_BYTES_MAX", "RolloutFacts", "TurnState"]
+__all__ = [
+    "FACTS_VERSION",
+    "GONE",
+    "HEAD_BYTES_MAX",
+    "LATE_BYTES_MAX",
+    "TAIL_BYTES_MAX",
+    "RolloutFacts",
+    "TurnState",
+]
 
 HEAD_BYTES_MAX = 80 << 10
 TAIL_BYTES_MAX = 40 << 10
@@ -17,6 +25,10 @@ LATE_BYTES_MAX = 32 << 20
 
 FACTS_VERSION = 1
 """Changes with the meaning of any fact: facts of another version are read again."""
+
+
+GONE = "gone"
+"""The `problem_code` of a file that went away while it was looked at."""
 
 
 class TurnState:

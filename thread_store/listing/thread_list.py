@@ -3,8 +3,7 @@
 Invariant: each thread stands in a list once, at a place that its log alone decides, with the index or
 without it. The pages of one list miss none and give none twice, whatever is recorded, made, archived or
 reverted between them: the order of creation never changes, and every other order is that of the moment at
-which the first page was asked for, which the logs still tell (`earlier_state`). Threads that are newer than
-that are not in it.
+which the first page was asked for, which the logs still tell (`earlier_state`).
 
 Theory of operation. By creation, names suffice to find a page; only its own files are looked into. By time
 of change, all files are asked for their times. A thread counts as updated at the time in its last record,
@@ -26,7 +25,7 @@ from thread_store.listing.cwd_filter import CwdFilter
 from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
 from thread_store.listing.known_files import KnownFiles
 from thread_store.listing.list_index import ListIndex
-from thread_store.listing.rollout_facts import RolloutFacts
+from thread_store.listing.rollout_facts import GONE, RolloutFacts
 from thread_store.listing.thread_entry import ThreadEntry, ThreadPage, make_entry
 from thread_store.listing.thread_names import ThreadNames
 from thread_store.listing.thread_query import ThreadQuery
@@ -176,11 +175,8 @@ class _ThreadList:
         newest_first: bool,
     ) -> _Found | None:
         """A thread, if its place lies between the two and the filters take it."""
-        value = self._value(status)
-        if value is None:
-            return None
         thread_id = status.thread_id
-        place = (value, thread_id)
+        place = (self._value(status), thread_id)
         if behind is not None and (place >= behind if newest_first else place <= behind):
             return None
         if before is not None and (place < before if newest_first else place > before):
@@ -188,8 +184,8 @@ class _ThreadList:
         entry = self._entry(status, self._threads.get(thread_id) or ThreadFiles.single(status.ref))
         return None if entry is None else _Found(place, entry)
 
-    def _value(self, status: StatFile) -> int | None:
-        """Its value in the order, as of the moment of the first page; None if it wasn't there then."""
+    def _value(self, status: StatFile) -> int:
+        """Its value in the order, as of the moment of the first page."""
         facts = self._known.facts(status)
         written_ms = status.mtime_ns // 1_000_000
         values = {"updated": _updated_ms(facts, status), "size": status.size, "items": facts.items or 0}
@@ -199,15 +195,15 @@ class _ThreadList:
         if earlier is not None:
             then = {"updated": earlier.updated_ms, "size": earlier.size_bytes, "items": earlier.items}
             return then[self._query.sort]
-        if facts.updated_ms is None:
-            return values[self._query.sort]  # it tells no times
-        return None
+        return values[self._query.sort]  # it is new, or tells no times, or none that are past
 
     # Entries
 
     def _entry(self, status: StatFile, thread: ThreadFiles) -> ThreadEntry | None:
         """The entry of a thread, if the filters take it."""
         facts = self._known.facts(status)
+        if facts.problem_code == GONE:
+            return None
         ref, thread_id = status.ref, status.thread_id
         writer = self._writers.of(thread_id)
         entry = make_entry(

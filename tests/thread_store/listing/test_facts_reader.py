@@ -342,6 +342,27 @@ def test_compressed_rollout_is_listed(made: HandMadeHome, size: int) -> None:
     assert found.content_bytes in (len(content), None)
 
 
+@pytest.mark.parametrize("number", [1 << 64, -5, 10**400])
+def test_numbers_beyond_all_measure_are_listed(made: HandMadeHome, number: int) -> None:
+    """As an ordinal, as the end of a base."""
+    base = {"thread_id": uuid(9), "end_ordinal_exclusive": number, "end_byte_offset": number}
+    made.add(1, {**meta(1, history_base=base), "ordinal": number}, typed("hi"))
+    assert made.one().preview == "hi"
+    assert made.numbers(sort="items") == [1]
+
+
+@pytest.mark.parametrize(
+    "time", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z", "yesterday", "", 7, None, "1e9"]
+)
+def test_times_that_are_none_are_listed(made: HandMadeHome, time: Any) -> None:
+    """The file's own time stands in."""
+    header = meta(1)
+    header["payload"]["timestamp"] = time
+    made.add(1, {**header, "timestamp": time}, {**typed("hi"), "timestamp": time})
+    for sort in ("created", "updated"):
+        assert made.one(sort=sort).preview == "hi"
+
+
 def test_lone_surrogates_and_controls_come_through(made: HandMadeHome) -> None:
     """What was recorded is what is told; making it harmless is the terminal's work."""
     made.add(

@@ -139,6 +139,26 @@ def test_bytes_that_flipped_in_the_index_change_no_answer(filled: HandMadeHome, 
     assert said(filled, sort="updated") == list(reversed(said(filled, sort="updated", order="oldest")))
 
 
+def test_write_that_was_killed_half_way_is_undone(filled: HandMadeHome, tmp_path: Path) -> None:
+    """What is left of it is a database and its journal: the next list mends it, and says the same."""
+    before = said(filled)
+    writer = sqlite3.connect(filled.index, isolation_level=None)
+    writer.execute("PRAGMA cache_size = 1")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("UPDATE facts SET facts = zeroblob(9000)")
+    writer.execute("UPDATE folder_names SET names = zeroblob(9000)")
+    names = ("list.sqlite", "list.sqlite-journal")
+    left = [(filled.index.with_name(name), filled.index.with_name(name).read_bytes()) for name in names]
+    assert all(content for _, content in left)
+    writer.execute("ROLLBACK")
+    writer.close()
+    for path, content in left:
+        path.write_bytes(content)
+    assert said(filled) == before
+    assert filled.page().notes == ()
+    assert not filled.index.with_name("list.sqlite-journal").exists()
+
+
 def test_deleted_index_is_made_again(filled: HandMadeHome) -> None:
     """At any time."""
     before = said(filled)

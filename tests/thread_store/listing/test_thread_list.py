@@ -123,6 +123,52 @@ def test_names_of_other_programs_are_listed(made: HandMadeHome) -> None:
     assert sorted(list_thread_ids(Home(made.path))) == [uuid(each) for each in (1, 2, 3, 4)]
 
 
+def test_sessions_folder_that_is_a_link_is_listed(made: HandMadeHome, tmp_path: Path) -> None:
+    """As the home itself, it is the user's choice: another disk, say."""
+    made.add(1)
+    (made.path / "sessions").rename(tmp_path / "elsewhere")
+    (made.path / "sessions").symlink_to(tmp_path / "elsewhere")
+    for sort in ("created", "updated"):
+        assert made.numbers(sort=sort) == [1]
+    assert len(Home(made.path).current_rollouts()) == 1
+
+
+def test_thread_of_the_future_is_listed(made: HandMadeHome) -> None:
+    """A clock that was wrong hides nothing: neither its records nor its file are of the past."""
+    for number in (1, 2, 3):
+        made.write(made.place(number), encoded([meta(number, at=4e9), typed("x", at=4e9 + number)]), at=4e9)
+    made.add(4)
+    for sort in ("created", "updated", "size", "items"):
+        assert sorted(made.numbers(sort=sort, limit=1)) == [1, 2, 3, 4]
+
+
+def test_file_that_goes_away_while_it_is_looked_at_is_left_out(
+    made: HandMadeHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no damage."""
+    from thread_store.listing import facts_reader
+
+    made.add(1)
+    made.add(2)
+    real = facts_reader.read_facts
+
+    def read(path: str, thread_id: str) -> Any:
+        made.place(2).unlink(missing_ok=True)
+        return real(path, thread_id)
+
+    monkeypatch.setattr(facts_reader, "read_facts", read)
+    assert [each.thread_id for each in made.page(use_index=False).threads] == [uuid(1)]
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b", "a b", "\udcff", "x'y\"z"])
+def test_home_of_any_name_is_listed(tmp_path: Path, name: str) -> None:
+    """With its index."""
+    made = HandMadeHome(tmp_path / name)
+    made.add(1)
+    assert made.numbers() == [1]
+    assert made.index.stat().st_size > 0
+
+
 @pytest.mark.case("B138")
 def test_home_that_is_a_link_is_listed(made: HandMadeHome, tmp_path: Path) -> None:
     """Its own links are the user's choice."""
