@@ -86,7 +86,8 @@ class _ThreadList:
     ) -> None:
         self._query = query
         self._cursor = cursor
-        self._as_of_ms = now_ms() if cursor is None else cursor.as_of_ms
+        # What is stamped within this very millisecond may be written later still.
+        self._as_of_ms = now_ms() - 1 if cursor is None else cursor.as_of_ms
         self._files = HomeFiles(os.fspath(home.path), index)
         self._known = KnownFiles(self._files, index)
         self._names = ThreadNames(home)
@@ -189,7 +190,8 @@ class _ThreadList:
         facts = self._known.facts(status)
         written_ms = status.mtime_ns // 1_000_000
         values = {"updated": _updated_ms(facts, status), "size": status.size, "items": facts.items or 0}
-        if max(written_ms, values["updated"]) <= self._as_of_ms:
+        # Both are asked: the clock of file times may be some milliseconds behind.
+        if max(written_ms, facts.updated_ms or 0) <= self._as_of_ms:
             return values[self._query.sort]
         earlier = self._known.earlier(status, self._as_of_ms)
         if earlier is not None:
