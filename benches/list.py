@@ -21,7 +21,7 @@ from benches.workload import fresh_path
 from protocol import SessionMeta, encode_item, tracks
 from protocol.timestamps import format_timestamp
 from thread_store.home import Home
-from thread_store.listing.list_index import remove_index
+from thread_store.listing.index_guard import remove_index
 
 __all__ = ["list_rows", "write_home"]
 

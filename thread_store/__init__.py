@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from thread_store.home import Home, StoredRollout
     from thread_store.in_memory.store import MemoryThreadStore
-    from thread_store.listing.list_index import remove_index
+    from thread_store.listing.index_guard import remove_index
     from thread_store.listing.thread_entry import ThreadEntry, ThreadPage
     from thread_store.listing.thread_list import list_threads
     from thread_store.listing.thread_query import ThreadQuery
@@ -136,7 +136,7 @@ _HOMES = {
     "build_tree": "thread_store.chain.thread_tree",
     "list_calls": "thread_store.resume.call_table",
     "list_threads": "thread_store.listing.thread_list",
-    "remove_index": "thread_store.listing.list_index",
+    "remove_index": "thread_store.listing.index_guard",
     "request_body": "thread_store.context.request_body",
 }
 

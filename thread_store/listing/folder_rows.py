@@ -11,7 +11,7 @@ import zlib
 from array import array
 from collections.abc import Callable
 
-from thread_store.listing.home_files import FolderNames
+from thread_store.listing.folder_names import FolderNames
 
 __all__ = ["checksum_of", "decode_names", "decode_summary", "decode_tails", "encode_names", "encode_summary"]
 

@@ -15,170 +15,25 @@ the id is cut out of them. Everything else takes the long way.
 from __future__ import annotations
 
 import os
-import re
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
-from typing import NamedTuple, Protocol
 from zlib import adler32, crc32
 
 from protocol.errors import RolloutUnreadable
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from thread_store.listing.folder_names import FolderCache, FolderNames, FolderState
+from thread_store.listing.regular_names import ID, KEY, is_regular, tail_of
+from thread_store.listing.thread_files import FileRef, StatFields, StatFile, ThreadFiles
 
-__all__ = ["FileRef", "FolderCache", "FolderNames", "FolderState", "HomeFiles", "StatFile", "ThreadFiles"]
+__all__ = ["HomeFiles"]
 
 _DEPTH_MAX = 6
 _SETTLED_NS = 10_000_000_000
 """A folder that changed later than that before it was listed may change again within the same tick of the
 file system's clock: it is listed again next time."""
-
-_REGULAR = re.compile(
-    r"rollout-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d"
-    r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl(?:\.zst)?"
-).fullmatch
-_KEY = slice(8, 64)
-_ID = slice(28, 64)
-_DAY = slice(8, 18)
-
-
-class FolderState(NamedTuple):
-    """What tells that no name in a folder has changed."""
-
-    device: int
-    inode: int
-    mtime_ns: int
-
-
-class FolderNames:
-    """What one folder holds: folders, regular names (newest first), and other names of rollouts.
-
-    `newest`, `oldest`: the first and the last regular name as keys; empty where there is none. `load` and
-    `load_tails` give what isn't at hand.
-    """
-
-    __slots__ = ("_load", "_load_tails", "_regular", "folders", "newest", "odd", "oldest")
-
-    def __init__(
-        self,
-        folders: list[str],
-        odd: list[str],
-        *,
-        regular: list[str] | None = None,
-        newest: str = "",
-        oldest: str = "",
-        load: Callable[[], list[str]] | None = None,
-        load_tails: Callable[[], array[int] | None] | None = None,
-    ) -> None:
-        self.folders, self.odd = folders, odd
-        self.newest, self.oldest = newest, oldest
-        self._regular, self._load, self._load_tails = regular, load, load_tails
-        if regular:
-            self.newest, self.oldest = regular[0][_KEY], regular[-1][_KEY]
-
-    @property
-    def regular(self) -> list[str]:
-        """The regular names, newest first."""
-        if self._regular is None:
-            self._regular = self._load() if self._load is not None else []
-        return self._regular
-
-    @property
-    def tails(self) -> array[int]:
-        """The ends of the ids of the regular names."""
-        known = self._load_tails() if self._load_tails is not None else None
-        return array("Q", map(_tail, self.regular)) if known is None else known
-
-
-class FolderCache(Protocol):
-    """Remembers the names in folders. It may forget any of them at any time."""
-
-    def find_folder(
-        self, folder: str, state: FolderState, relist: Callable[[], list[str]]
-    ) -> FolderNames | None: ...
-
-    def keep_folder(self, folder: str, state: FolderState, names: FolderNames) -> None: ...
-
-    def find_several(self, states: int) -> set[int] | None: ...
-
-    def keep_several(self, states: int, several: set[int]) -> None: ...
-
-
-class FileRef(NamedTuple):
-    """One file: its folder from the home on, with `/`, and its name."""
-
-    folder: str
-    name: str
-
-    @property
-    def path(self) -> str:
-        """From the home on."""
-        return f"{self.folder}/{self.name}"
-
-    @property
-    def is_compressed(self) -> bool:
-        return self.name.endswith(".zst")
-
-    @property
-    def is_archived(self) -> bool:
-        return self.folder == ARCHIVED_FOLDER
-
-    def rank(self) -> tuple[bool, str, bool]:
-        """Of several files of a thread the greatest is the one that it goes on in."""
-        name = RolloutName.parse(self.name)
-        return (not self.is_archived, name.rollout_id or "", not name.compressed)
-
-    @property
-    def thread_id(self) -> str:
-        if _REGULAR(self.name):
-            return self.name[_ID]
-        return str(RolloutName.parse(self.name).thread_id)
-
-    def created_key(self) -> str:
-        """Time and thread id as they stand in the name: the order of creation."""
-        if _REGULAR(self.name):
-            return self.name[_KEY]
-        name = RolloutName.parse(self.name)
-        return f"{name.stamp}-{name.thread_id}"
-
-
-class StatFile(NamedTuple):
-    """A file with what the system says of it. In this order: the last changed one is the greatest."""
-
-    mtime_ns: int
-    name: str
-    folder: str
-    size: int
-    inode: int
-
-    @property
-    def ref(self) -> FileRef:
-        return FileRef(self.folder, self.name)
-
-    @property
-    def thread_id(self) -> str:
-        return self.ref.thread_id
-
-
-class ThreadFiles(NamedTuple):
-    """A thread: where it stands in the order of creation, the file it goes on in, and the oldest one."""
-
-    created_key: str
-    current: FileRef
-    oldest: FileRef
-
-    @classmethod
-    def of(cls, files: Iterable[FileRef]) -> ThreadFiles:
-        """Of all files of one thread."""
-        files = list(files)
-        oldest = min(files, key=lambda each: (each.created_key(), not each.rank()[0], each.path))
-        return cls(oldest.created_key(), max(files, key=lambda each: (each.rank(), each.path)), oldest)
-
-    @classmethod
-    def single(cls, ref: FileRef) -> ThreadFiles:
-        """Of a thread that has one file."""
-        return cls(ref.created_key(), ref, ref)
 
 
 class HomeFiles:
@@ -203,7 +58,7 @@ class HomeFiles:
         for folder, names in folders:
             files = [FileRef(folder, name) for name in names.odd]
             if several and not several.isdisjoint(names.tails):
-                files += [FileRef(folder, name) for name in names.regular if _tail(name) in several]
+                files += [FileRef(folder, name) for name in names.regular if tail_of(name) in several]
             for each in files:
                 groups.setdefault(each.thread_id, []).append(each)
         threads = [ThreadFiles.of(group) for group in groups.values()]
@@ -270,15 +125,15 @@ class HomeFiles:
 
     # By what the system says
 
-    def stat_all(self) -> tuple[list[tuple[int, str, str, int, int]], dict[str, ThreadFiles]]:
+    def stat_all(self) -> tuple[list[StatFields], dict[str, ThreadFiles]]:
         """The current file of each thread, as the fields of a `StatFile`; and the threads of several files,
         by id.
         """
-        regular: list[tuple[int, str, str, int, int]] = []
-        odd: list[tuple[int, str, str, int, int]] = []
+        regular: list[StatFields] = []
+        odd: list[StatFields] = []
         self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
         self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
-        ids = [name[_ID] for _, name, _, _, _ in regular]
+        ids = [name[ID] for _, name, _, _, _ in regular]
         several: set[str] = set()
         if len(set(ids)) != len(ids):
             several = {each for each, count in Counter(ids).items() if count > 1}
@@ -287,9 +142,9 @@ class HomeFiles:
             groups.setdefault(each.thread_id, []).append(each)
         several.update(groups)
         if several:
-            for each in (StatFile._make(each) for each in regular if each[1][_ID] in several):
+            for each in (StatFile._make(each) for each in regular if each[1][ID] in several):
                 groups.setdefault(each.thread_id, []).append(each)
-            regular = [each for each in regular if each[1][_ID] not in several]
+            regular = [each for each in regular if each[1][ID] not in several]
         threads: dict[str, ThreadFiles] = {}
         for thread_id, group in groups.items():
             threads[thread_id] = found = ThreadFiles.of(each.ref for each in group)
@@ -300,8 +155,8 @@ class HomeFiles:
         self,
         folder: str,
         depth: int,
-        regular: list[tuple[int, str, str, int, int]],
-        odd: list[tuple[int, str, str, int, int]],
+        regular: list[StatFields],
+        odd: list[StatFields],
     ) -> None:
         path = f"{self.path}/{folder}"
         folders = []
@@ -310,7 +165,7 @@ class HomeFiles:
                 for entry in entries:
                     name = entry.name
                     files = regular
-                    if not _REGULAR(name):
+                    if not is_regular(name):
                         if entry.is_dir(follow_symlinks=False):
                             folders.append(name)
                             continue
@@ -337,7 +192,7 @@ def _list_names(path: str) -> FolderNames:
     with os.scandir(path) as entries:
         for entry in entries:
             name = entry.name
-            if _REGULAR(name):
+            if is_regular(name):
                 if entry.is_file(follow_symlinks=False):
                     regular.append(name)
             elif entry.is_dir(follow_symlinks=False):
@@ -347,11 +202,6 @@ def _list_names(path: str) -> FolderNames:
     regular.sort(reverse=True)
     folders.sort(reverse=True)
     return FolderNames(folders, odd, regular=regular)
-
-
-def _tail(name: str) -> int:
-    """The end of the id in a regular name: different ids have different ones, but for chance."""
-    return int(name[47:51] + name[52:64], 16)
 
 
 def _repeated(folders: Sequence[tuple[str, FolderNames]]) -> set[int]:
@@ -378,19 +228,19 @@ def _singles(
     rest.sort(key=lambda each: each[0], reverse=oldest_first)  # the next one stands last
     waiting: list[tuple[str, str]] = []  # sorted the other way round: the next one stands last
     while rest or waiting:
-        while rest and (not waiting or not _is_behind(rest[-1][0], waiting[-1][0][_KEY], oldest_first)):
+        while rest and (not waiting or not _is_behind(rest[-1][0], waiting[-1][0][KEY], oldest_first)):
             _, folder, names = rest.pop()
             waiting += [
                 (name, folder)
                 for name in names.regular
-                if (before is None or _is_behind(name[_KEY], before, oldest_first))
-                and not (several and _tail(name) in several)
+                if (before is None or _is_behind(name[KEY], before, oldest_first))
+                and not (several and tail_of(name) in several)
             ]
             waiting.sort(reverse=oldest_first)
         if waiting:
             name, folder = waiting.pop()
             ref = FileRef(folder, name)
-            yield ThreadFiles(name[_KEY], ref, ref)
+            yield ThreadFiles(name[KEY], ref, ref)
 
 
 def _is_behind(key: str, before: str, oldest_first: bool) -> bool:

@@ -16,9 +16,10 @@ from protocol.errors import InvalidThreadId
 from protocol.ids import ThreadId
 from protocol.timestamps import format_timestamp, milliseconds_of
 from rollout.paths import SESSIONS_FOLDER, RolloutName
-from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
+from thread_store.listing.home_files import HomeFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
 from thread_store.listing.rollout_facts import GONE, RolloutFacts
+from thread_store.listing.thread_files import FileRef, StatFile, ThreadFiles
 
 if TYPE_CHECKING:
     from thread_store.listing.earlier_state import EarlierState

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import sys
 import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +27,7 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 
+from thread_store.listing.folder_names import FolderNames, FolderState
 from thread_store.listing.folder_rows import (
     checksum_of,
     decode_names,
@@ -36,16 +36,11 @@ from thread_store.listing.folder_rows import (
     encode_names,
     encode_summary,
 )
-from thread_store.listing.home_files import FolderNames, FolderState
+from thread_store.listing.index_guard import INDEX_NAME, IndexGuard, remove_index
 from thread_store.listing.migrations import IndexNotUsable, migrate
 from thread_store.listing.rollout_facts import FACTS_VERSION, RolloutFacts
 
-if sys.platform != "win32":
-    import fcntl
-
-__all__ = ["INDEX_NAME", "FileStamp", "ListIndex", "remove_index"]
-
-INDEX_NAME = "list.sqlite"
+__all__ = ["FileStamp", "ListIndex"]
 
 _BUSY_SECONDS = 0.25
 _RACY_NS = 2_000_000_000
@@ -54,7 +49,6 @@ file system's clock: what was read of it isn't kept."""
 
 _AT_ONCE = 500
 _KEPT_AT_ONCE = 5000
-_FILES = (INDEX_NAME, f"{INDEX_NAME}-journal", f"{INDEX_NAME}-wal", f"{INDEX_NAME}-shm")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(RolloutFacts).decode
 
@@ -76,7 +70,7 @@ class ListIndex:
         self._path = os.path.join(self._folder, INDEX_NAME)
         self.note: str | None = None
         self._connection: sqlite3.Connection | None = None
-        self._guard = -1
+        self._guard = IndexGuard(self._folder)
         self._folders: dict[str, tuple[FolderState, bytes, int]] = {}
         self._new_folders: dict[str, tuple[FolderState, FolderNames]] = {}
         self._new_facts: dict[FileStamp, bytes] = {}
@@ -107,31 +101,14 @@ class ListIndex:
             return  # it is made when there is something to write
         if not stat.S_ISREG(status.st_mode):
             raise IndexNotUsable("something else stands in its place")
-        if not self._hold(create=False):
-            return
+        self._hold(create=False)
         self._connect()
         if self._is_current():
             self._load_folders()
 
-    def _hold(self, *, create: bool) -> bool:
-        """Hold the guard shared. Where there is none to be had, others are trusted not to remove the file."""
-        if self._guard >= 0 or sys.platform == "win32":
-            return True
-        path = os.path.join(self._folder, ".list-index")
-        flags = os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
-        try:
-            self._guard = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            if create:
-                os.fchmod(self._guard, 0o600)  # whatever the umask
-            fcntl.flock(self._guard, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return True
-        except BlockingIOError:
-            raise IndexNotUsable("another process is making it anew") from None
-        except OSError:
-            if create and self._guard < 0:
-                raise
-        return True
+    def _hold(self, *, create: bool) -> None:
+        if not self._guard.hold(create=create):
+            raise IndexNotUsable("another process is making it anew")
 
     def _connect(self) -> sqlite3.Connection:
         """Also to read: what a killed writer left half done is undone by who opens it to write. Where nothing
@@ -342,7 +319,7 @@ class ListIndex:
         broken = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
         self.note = self.note or f"the list index is done without: {error}"
         if broken:
-            self._drop_guard()
+            self._guard.drop()
             removed = remove_index(os.path.dirname(os.path.dirname(self._folder)))
             self.note = f"the list index was corrupt ({error}) and is {'made anew' if removed else 'in use'}"
 
@@ -351,39 +328,9 @@ class ListIndex:
         if connection is not None:
             connection.close()
 
-    def _drop_guard(self) -> None:
-        guard, self._guard = self._guard, -1
-        if guard >= 0:
-            os.close(guard)
-
     def _close(self) -> None:
         self._disconnect()
-        self._drop_guard()
-
-
-def remove_index(home: str | os.PathLike[str]) -> bool:
-    """Remove the index with everything that it remembers. Returns whether it is gone: it isn't while another
-    process has it open, or where the system refuses.
-    """
-    folder = os.path.join(home, "thread-store", "derived")
-    try:
-        guard = os.open(os.path.join(folder, ".list-index"), os.O_RDWR | os.O_CREAT | _GUARD_FLAGS, 0o600)
-    except OSError:
-        return not os.path.lexists(os.path.join(folder, INDEX_NAME))
-    try:
-        if sys.platform != "win32":
-            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for name in _FILES:
-            if os.path.lexists(os.path.join(folder, name)):
-                os.unlink(os.path.join(folder, name))
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(guard)
-
-
-_GUARD_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+        self._guard.drop()
 
 
 def _text(name: str) -> str:

@@ -18,15 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from protocol.timestamps import format_timestamp, milliseconds_of, now_ms
+from protocol.timestamps import now_ms
 from thread_store.home import Home
 from thread_store.listing.cursors import Cursor
-from thread_store.listing.cwd_filter import CwdFilter
-from thread_store.listing.home_files import FileRef, HomeFiles, StatFile, ThreadFiles
+from thread_store.listing.home_files import HomeFiles
 from thread_store.listing.known_files import KnownFiles
 from thread_store.listing.list_index import ListIndex
 from thread_store.listing.rollout_facts import GONE, RolloutFacts
 from thread_store.listing.thread_entry import ThreadEntry, ThreadPage, make_entry
+from thread_store.listing.thread_files import StatFields, StatFile, ThreadFiles
+from thread_store.listing.thread_filter import ThreadFilter
 from thread_store.listing.thread_names import ThreadNames
 from thread_store.listing.thread_query import ThreadQuery
 from thread_store.listing.writers_seen import WritersSeen
@@ -120,7 +121,7 @@ class _ThreadList:
 
     def _take(self) -> list[_Found]:
         self._files.passed_over.clear()
-        self._filter = _Filter(self._query, self._names, self._writers, resolved=self._resolved)
+        self._filter = ThreadFilter(self._query, self._names, self._writers, resolved=self._resolved)
         return self._by_creation() if self._query.sort == "created" else self._by_state()
 
     # By creation
@@ -233,11 +234,8 @@ def _updated_ms(facts: RolloutFacts, status: StatFile) -> int:
     return min(facts.updated_ms, written_ms) if written_ms >= _EARLIEST_MS else facts.updated_ms
 
 
-_Fields = tuple[int, str, str, int, int]
-
-
 def _in_chunks(
-    files: list[_Fields], sort: str, *, newest_first: bool
+    files: list[StatFields], sort: str, *, newest_first: bool
 ) -> Iterator[tuple[Sequence[StatFile], int | None]]:
     """The files in chunks; behind each one, what no later file's value is greater than, if that is known.
 
@@ -256,12 +254,12 @@ def _in_chunks(
             yield [StatFile._make(each) for each in files[start : start + _AT_ONCE_MAX]], None
 
 
-def _size_of(file: _Fields) -> int:
+def _size_of(file: StatFields) -> int:
     return file[3]
 
 
 def _descending(
-    files: list[_Fields], key: Callable[[_Fields], int] | None, unit: int
+    files: list[StatFields], key: Callable[[StatFields], int] | None, unit: int
 ) -> Iterator[tuple[Sequence[StatFile], int | None]]:
     """The greatest first. Most of the time the first chunk is enough: only then all are sorted."""
     from heapq import nlargest
@@ -275,101 +273,3 @@ def _descending(
         value = rest[0][0] if rest and key is None else key(rest[0]) if rest and key else 0
         yield [StatFile._make(each) for each in some], value // unit if rest else None
         start, count = start + count, min(2 * count, _AT_ONCE_MAX)
-
-
-class _Filter:
-    """Which threads a query takes."""
-
-    def __init__(
-        self, query: ThreadQuery, names: ThreadNames, writers: WritersSeen, *, resolved: bool
-    ) -> None:
-        self._query = query
-        self._names = names
-        self._writers = writers
-        self._cwd = None if query.cwd is None else CwdFilter(_names_of(query.cwd, resolved=resolved))
-        self._under = (
-            None if query.under is None else CwdFilter(_names_of(query.under, resolved=resolved), under=True)
-        )
-        self._title = None if query.title is None else query.title.casefold()
-        self._named = None if query.named is None else query.named.casefold()
-        self._times = _Times(query)
-
-    def takes_files(self, current: FileRef, created_key: str | None) -> bool:
-        """Whether it may be taken, by what its files are called."""
-        query = self._query
-        if query.archived is not None and current.is_archived != query.archived:
-            return False
-        if created_key is not None and not self._times.may_be_created(created_key):
-            return False
-        if query.live and self._writers.of(current.thread_id) is None:
-            return False
-        return query.label is None or query.label in self._names.labels(current.thread_id)
-
-    def takes(self, entry: ThreadEntry) -> bool:
-        """Whether it is taken."""
-        query = self._query
-        return (
-            _same(query.source, entry.source)
-            and _same(query.provider, entry.provider)
-            and _is(query.live, entry.writer is not None)
-            and _is(query.broken, entry.problem is not None or bool(entry.notes))
-            and _is(query.subagents, entry.parent_id is not None or entry.source == "subagent")
-            and (self._cwd is None or self._cwd.matches(entry.cwd))
-            and (self._under is None or self._under.matches(entry.cwd))
-            and (self._title is None or self._title in (entry.title or "").casefold())
-            and (self._named is None or self._is_named(entry))
-            and self._times.take(entry)
-        )
-
-    def _is_named(self, entry: ThreadEntry) -> bool:
-        from fnmatch import fnmatchcase
-
-        texts = (entry.name or "", entry.title or "")
-        return any(fnmatchcase(each.casefold(), self._named or "") for each in texts)
-
-
-def _same(wanted: str | None, found: str | None) -> bool:
-    return wanted is None or wanted == found
-
-
-def _is(wanted: bool | None, found: bool) -> bool:
-    return wanted is None or wanted == found
-
-
-def _names_of(folder: str, *, resolved: bool) -> list[str]:
-    """A folder as it was given, and where it leads, if that was asked for: it is the caller's own."""
-    if not os.path.isabs(folder) and not folder.startswith("\\") and folder[1:2] != ":":
-        folder = os.path.abspath(folder)
-    return [folder, os.path.realpath(folder)] if resolved else [folder]
-
-
-_DAY_MS = 86_400_000
-
-
-class _Times:
-    def __init__(self, query: ThreadQuery) -> None:
-        self._created = milliseconds_of(query.created_since), milliseconds_of(query.created_until)
-        self._updated = milliseconds_of(query.updated_since), milliseconds_of(query.updated_until)
-        since, until = self._created
-        # Names tell local time, of whichever place: a day and more on both sides is left to the records.
-        self._earliest = "" if since is None else _key_of(since - 2 * _DAY_MS)
-        self._latest = "" if until is None else _key_of(until + 2 * _DAY_MS)
-
-    def may_be_created(self, key: str) -> bool:
-        return key >= self._earliest and (not self._latest or key <= self._latest)
-
-    def take(self, entry: ThreadEntry) -> bool:
-        return self._lies_within(self._created, entry.created) and self._lies_within(
-            self._updated, entry.updated
-        )
-
-    def _lies_within(self, span: tuple[int | None, int | None], stamp: str | None) -> bool:
-        since, until = span
-        if since is None and until is None:
-            return True
-        at = milliseconds_of(stamp)
-        return at is not None and (since is None or at >= since) and (until is None or at < until)
-
-
-def _key_of(at_ms: int) -> str:
-    return format_timestamp(max(0, at_ms))[:19].replace(":", "-")

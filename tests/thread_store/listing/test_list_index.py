@@ -16,7 +16,7 @@ import pytest
 
 from tests.thread_store.listing.homes import HandMadeHome, encoded, meta, typed, uuid
 from thread_store.listing import facts_reader, list_index, migrations
-from thread_store.listing.list_index import remove_index
+from thread_store.listing.index_guard import remove_index
 from thread_store.listing.migrations import APPLICATION_ID, MIGRATIONS, IndexNotUsable, Migration, migrate
 
 THREADS = 30
