@@ -410,7 +410,8 @@ def _change(
     elif what == "rename":
         SessionIndex(made.path).append(uuid(number), f"name {later}")
     elif what == "delete":
-        there.unlink()
+        for each in made.path.rglob(f"rollout-*-{uuid(number)}*"):
+            each.unlink()
         gone.add(number)
     elif what == "revert" and there == path:
         content = there.read_bytes()
