@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "redact", "search")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "redact", "search", "list")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -77,6 +77,10 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
         from benches.redact import redact_rows
 
         return await redact_rows(rounds=rounds, items=500 if options.quick else 20_000)
+    if options.bench == "list":
+        from benches.list import list_rows
+
+        return await list_rows(options.dir, rounds=rounds, threads=2_000 if options.quick else 100_000)
     if options.bench == "store":
         from benches.store import store_rows
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from thread_store.erasing.needle import Needle
     from thread_store.errors import (
         AmbiguousThread,
+        InvalidCursor,
         NotCurrentRollout,
         NotInHome,
         SearchInvalid,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     )
     from thread_store.home import Home, StoredRollout
     from thread_store.in_memory.store import MemoryThreadStore
+    from thread_store.listing.index_guard import remove_index
+    from thread_store.listing.thread_entry import ThreadEntry, ThreadPage
+    from thread_store.listing.thread_list import list_threads
+    from thread_store.listing.thread_query import ThreadQuery
     from thread_store.local_store import LocalThreadStore
     from thread_store.local_threads import LocalThreads
     from thread_store.locks.errors import LocksBusy
@@ -53,6 +58,9 @@ if TYPE_CHECKING:
     from thread_store.store import ThreadStore
     from thread_store.streams import EventStreams
     from thread_store.thread import Thread
+    from thread_store.titles.prompt_history import PromptHistory
+    from thread_store.titles.session_index import SessionIndex
+    from thread_store.titles.thread_labels import ThreadLabels
     from thread_store.transcript import Transcript, TranscriptEntry
     from thread_store.turns.auto_compaction import Compaction
     from thread_store.turns.turn import Turn
@@ -69,6 +77,7 @@ __all__ = [
     "ForkPoint",
     "Home",
     "InlinedLine",
+    "InvalidCursor",
     "LocalThreadStore",
     "LocalThreads",
     "LocksBusy",
@@ -79,6 +88,7 @@ __all__ = [
     "NotCurrentRollout",
     "NotInHome",
     "Passage",
+    "PromptHistory",
     "Refusal",
     "RefusalReason",
     "RequestBody",
@@ -90,12 +100,17 @@ __all__ = [
     "SearchOptions",
     "SearchReport",
     "SearchStream",
+    "SessionIndex",
     "SessionMemory",
     "SkippedPlace",
     "StoreClosed",
     "StoredRollout",
     "Thread",
+    "ThreadEntry",
     "ThreadHistory",
+    "ThreadLabels",
+    "ThreadPage",
+    "ThreadQuery",
     "ThreadSearch",
     "ThreadStore",
     "ThreadTree",
@@ -110,7 +125,9 @@ __all__ = [
     "find_unreferenced_blobs",
     "inline_blobs",
     "list_calls",
+    "list_threads",
     "remove_blob",
+    "remove_index",
     "request_body",
 ]
 
@@ -126,6 +143,7 @@ _HOMES = {
     "ForkPoint": "thread_store.chain.fork_point",
     "Home": "thread_store.home",
     "InlinedLine": "thread_store.blobs.inlined",
+    "InvalidCursor": "thread_store.errors",
     "LocalThreadStore": "thread_store.local_store",
     "LocalThreads": "thread_store.local_threads",
     "LocksBusy": "thread_store.locks.errors",
@@ -136,6 +154,7 @@ _HOMES = {
     "NotCurrentRollout": "thread_store.errors",
     "NotInHome": "thread_store.errors",
     "Passage": "thread_store.search.search_hit",
+    "PromptHistory": "thread_store.titles.prompt_history",
     "Refusal": "thread_store.resume.resume_refusals",
     "RefusalReason": "thread_store.resume.resume_refusals",
     "RequestBody": "thread_store.context.request_body",
@@ -147,13 +166,18 @@ _HOMES = {
     "SearchOptions": "thread_store.search.search_query",
     "SearchReport": "thread_store.search.search_hit",
     "SearchStream": "thread_store.search.search_stream",
+    "SessionIndex": "thread_store.titles.session_index",
     "SessionMemory": "protocol.session_memory",
     "SkippedPlace": "thread_store.search.search_hit",
     "StoreClosed": "thread_store.errors",
     "StoredRollout": "thread_store.home",
     "Thread": "thread_store.thread",
+    "ThreadEntry": "thread_store.listing.thread_entry",
     "ThreadHistory": "thread_store.chain.history",
     "ThreadSearch": "thread_store.search.thread_search",
+    "ThreadLabels": "thread_store.titles.thread_labels",
+    "ThreadPage": "thread_store.listing.thread_entry",
+    "ThreadQuery": "thread_store.listing.thread_query",
     "ThreadStore": "thread_store.store",
     "ThreadTree": "thread_store.chain.thread_tree",
     "ThreadsUnwritten": "thread_store.errors",
@@ -168,6 +192,8 @@ _HOMES = {
     "inline_blobs": "thread_store.blobs.inlined",
     "list_calls": "thread_store.resume.call_table",
     "remove_blob": "thread_store.blobs.unreferenced",
+    "list_threads": "thread_store.listing.thread_list",
+    "remove_index": "thread_store.listing.index_guard",
     "request_body": "thread_store.context.request_body",
 }
 

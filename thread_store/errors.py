@@ -10,6 +10,7 @@ from protocol.errors import RolloutError
 
 __all__ = [
     "AmbiguousThread",
+    "InvalidCursor",
     "NotCurrentRollout",
     "NotInHome",
     "SearchInvalid",
@@ -40,6 +41,20 @@ class AmbiguousThread(RolloutError, LookupError):
         super().__init__(message, hint="Give more characters")
         self.name = name
         self.matches = tuple(matches)
+
+
+class InvalidCursor(RolloutError, ValueError):
+    """The text is no cursor of a list, or of a list in another order."""
+
+    code = "invalid_cursor"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(
+            f"{text[:80]!r} is no cursor of this list: {reason}",
+            hint="Give the cursor of the page before as it is, or begin without one",
+        )
+        self.text = text
+        self.reason = reason
 
 
 class NotCurrentRollout(RolloutError):

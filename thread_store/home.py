@@ -23,7 +23,7 @@ from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.errors import AmbiguousThread
 
-__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path"]
+__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
@@ -92,12 +92,17 @@ class Home:
             RolloutUnreadable: the home itself is there and can't be listed.
         """
         self.passed_over = []
-        self._require_listable()
+        self.require_listable()
         yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
         if archived:
             yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
 
-    def _require_listable(self) -> None:
+    def require_listable(self) -> None:
+        """Make sure that the home, if it is there, is a folder.
+
+        Raises:
+            RolloutUnreadable: it isn't.
+        """
         try:
             if not stat.S_ISDIR(os.stat(self.path).st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -137,7 +142,7 @@ class Home:
         current: dict[ThreadId, StoredRollout] = {}
         for found in self.rollouts(archived=archived):
             known = current.get(found.name.thread_id)
-            if known is None or _rank(found) > _rank(known):
+            if known is None or rollout_rank(found) > rollout_rank(known):
                 current[found.name.thread_id] = found
         return current
 
@@ -152,7 +157,7 @@ class Home:
         files = [found for found in self.rollouts() if found.name.thread_id == wanted]
         if not files:
             self._not_found(thread_id)
-        return max(files, key=_rank).path
+        return max(files, key=rollout_rank).path
 
     def find(self, text: str) -> Path:
         """The rollout that a person names: a path, an id, the beginning or the end of one, `@`, `@2`.
@@ -213,5 +218,6 @@ def looks_like_path(text: str) -> bool:
     return any(each in text for each in separators) or text.endswith(_PATH_SUFFIXES)
 
 
-def _rank(found: StoredRollout) -> tuple[bool, str, bool]:
+def rollout_rank(found: StoredRollout) -> tuple[bool, str, bool]:
+    """Of several files of one thread the greatest is the one that it goes on in."""
     return (not found.archived, found.name.rollout_id or "", not found.name.compressed)

@@ -27,6 +27,9 @@ from thread_store.errors import StoreClosed
 from thread_store.forks.fork import ForkMode
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.home import Home
+from thread_store.listing.thread_entry import ThreadPage
+from thread_store.listing.thread_list import list_threads
+from thread_store.listing.thread_query import ListOptions, ThreadQuery
 from thread_store.local_threads import LocalThreads
 from thread_store.resume import local_resume
 from thread_store.resume.call_decision import Outcome
@@ -367,6 +370,30 @@ class LocalThreadStore:
         stream = SearchStream(lambda: ThreadSearch(home, query, report=report), report)
         self._searches.add(stream)
         return stream
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """One page of the threads of the home: as `ThreadStore.list_threads`. No folder that a thread
+        states is looked at, and no lock is taken away from anybody.
+
+        Raises:
+            InvalidCursor: the cursor is none of such a list.
+            RolloutUnreadable: the home can't be listed.
+            ValueError: an option has a value that it can't have.
+        """
+        threads, query = self._require_open(), ThreadQuery(**options)
+        return await self._run(lambda: list_threads(threads.home, query))
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """Call a thread something, on stable storage on return: as `ThreadStore.rename_thread`. Cancelled, it
+        may have that name or not.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+            RolloutWriteError: it can't be written; the name is what it was.
+        """
+        threads = self._require_open()
+        return await self._run(lambda: threads.rename(thread_id, name))
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

@@ -59,6 +59,7 @@ from thread_store.search.search_query import SearchOptions, make_query
 from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
+from thread_store.titles.session_index import SessionIndex
 
 if TYPE_CHECKING:
     from thread_store.erasing.erase import ErasureReport
@@ -411,6 +412,19 @@ class LocalThreads:
             RolloutUnreadable: the home can't be listed; at the first step.
         """
         return ThreadSearch(self.home, make_query(text, **options))
+
+    def rename(self, thread_id: str, name: str) -> str:
+        """Call a thread something; returns the name as it is kept. On return it is on stable storage.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+            RolloutWriteError: it can't be written.
+        """
+        wanted = ThreadId.parse(thread_id)
+        if self._threads.find_writing(wanted) is None:  # else it has perhaps no record yet
+            self.home.find_thread(wanted)
+        return SessionIndex(self.home.path).append(wanted, name)
 
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rollout.config import RecorderConfig
     from thread_store.chain.fork_point import ForkPoint
     from thread_store.chain.history import ThreadHistory
+    from thread_store.listing.thread_entry import ThreadPage
+    from thread_store.listing.thread_query import ListOptions
     from thread_store.resume.call_decision import Outcome
     from thread_store.resume.resumable import Resumable
     from thread_store.resume.resume_state import ResumeState
@@ -180,6 +182,27 @@ class ThreadStore(Protocol):
 
         Raises:
             SearchInvalid: there is no such search.
+        """
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """One page of the threads: each once, in an order that stays while the pages are read. What is
+        accepted and not yet written isn't in it.
+
+        Args:
+            options: the fields of a `ThreadQuery`: `limit=50`, `cursor` (of the page before), `sort`,
+                `order`, and filters.
+
+        Raises:
+            InvalidCursor: the cursor is none of such a list.
+            ValueError: an option has a value that it can't have.
+        """
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """Call a thread something; returns the name as it is kept. Works too while somebody writes it.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
         """
 
     async def list_ids(self) -> Sequence[str]:

@@ -46,10 +46,13 @@ from thread_store.in_memory.files import (
     MemoryReading,
     find_border,
     fork_in_files,
+    list_in_files,
     read_state,
     search_in_files,
 )
 from thread_store.in_memory.sink import MemorySink
+from thread_store.listing.thread_entry import ThreadPage
+from thread_store.listing.thread_query import ListOptions, ThreadQuery
 from thread_store.open_threads import close_all
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.resume.recovery import recovery_items
@@ -62,6 +65,7 @@ from thread_store.search.search_query import SearchOptions, make_query
 from thread_store.search.search_stream import SearchStream
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
+from thread_store.titles.session_index import checked_name
 
 __all__ = ["MemoryThreadStore"]
 
@@ -80,6 +84,7 @@ class MemoryThreadStore:
         self._contents: dict[ThreadId, bytearray] = {}
         """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
         self._open: dict[ThreadId, OpenThread] = {}
+        self._names: dict[ThreadId, str] = {}
         self._service: Service | None = None
 
     async def __aenter__(self) -> Self:
@@ -336,6 +341,25 @@ class MemoryThreadStore:
             report,
             shown=lambda hit: structs.replace(hit, path=_name(ThreadId(hit.thread_id))),
         )
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """As `ThreadStore.list_threads`."""
+        self._require_open()
+        query = ThreadQuery(**options)
+        contents = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
+        names, open_ids = dict(self._names), set(self._open)
+        page = await asyncio.to_thread(lambda: list_in_files(contents, names, open_ids, query))
+        threads = (structs.replace(each, path=_name(ThreadId(each.thread_id))) for each in page.threads)
+        return page._replace(threads=tuple(threads))
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """As `ThreadStore.rename_thread`."""
+        self._require_open()
+        wanted, kept = ThreadId.parse(thread_id), checked_name(name)
+        if wanted not in self._open:
+            self._content_of(wanted)
+        self._names[wanted] = kept
+        return kept
 
     async def list_ids(self) -> list[str]:
         """As `ThreadStore.list_ids`."""

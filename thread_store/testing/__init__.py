@@ -15,7 +15,17 @@ With pytest, a test a check:
 
 from __future__ import annotations
 
-from thread_store.testing import agents, forks, one_writer, recording, resuming, searching, turns, whole_store
+from thread_store.testing import (
+    agents,
+    forks,
+    lists,
+    one_writer,
+    recording,
+    resuming,
+    searching,
+    turns,
+    whole_store,
+)
 from thread_store.testing.check import Check, ConformanceError, MakeStore
 
 __all__ = ["CHECKS", "Check", "ConformanceError", "MakeStore", "run_checks"]
@@ -28,6 +38,7 @@ CHECKS: list[Check] = [
     *turns.CHECKS,
     *resuming.CHECKS,
     *searching.CHECKS,
+    *lists.CHECKS,
     *whole_store.CHECKS,
 ]
 """All of them."""
