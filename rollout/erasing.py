@@ -132,6 +132,9 @@ def _find_again(path: str) -> str | None:
 
 # What was made of it
 
+_GUARDS = frozenset({".guard", ".list-index"})
+"""Files without a content, which others have locked."""
+
 
 def delete_derived(folder: str, calls: EraseCalls) -> None:
     """Delete the derived files of a home, all of them: an index holds what is erased where nobody finds it.
@@ -146,7 +149,7 @@ def delete_derived(folder: str, calls: EraseCalls) -> None:
             names = [
                 each.path
                 for each in listing
-                if each.name != ".guard" and not each.is_dir(follow_symlinks=False)
+                if each.name not in _GUARDS and not each.is_dir(follow_symlinks=False)
             ]
     except (FileNotFoundError, NotADirectoryError):
         return

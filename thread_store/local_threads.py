@@ -422,9 +422,14 @@ class LocalThreads:
             RolloutWriteError: it can't be written.
         """
         wanted = ThreadId.parse(thread_id)
-        if self._threads.find_writing(wanted) is None:  # else it has perhaps no record yet
+        writing = self._threads.find_writing(wanted)
+        if writing is None:  # else it has perhaps no record yet
             self.home.find_thread(wanted)
-        return SessionIndex(self.home.path).append(wanted, name)
+        default = Redaction.of(self._default_config.redact, self._default_config.redact_items)
+        redaction = default if writing is None else writing.core.pending.redaction
+        return SessionIndex(self.home.path).append(
+            wanted, name if redaction is None else redaction.text(name)
+        )
 
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.

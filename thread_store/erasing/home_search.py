@@ -40,7 +40,7 @@ Meant = Callable[[str | None], bool]
 
 _OVERLAP_BYTES = 64 << 10
 _SHOWN_CHARACTERS, _BEFORE_CHARACTERS = 72, 24
-_KEYS = {PlaceKind.TITLES: "id", PlaceKind.PROMPTS: "session_id"}
+_KEYS = {PlaceKind.TITLES: "id", PlaceKind.PROMPTS: "session_id", PlaceKind.LABELS: "id"}
 
 _T = TypeVar("_T")
 

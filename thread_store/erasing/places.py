@@ -39,6 +39,7 @@ class PlaceKind(enum.StrEnum):
     UNWRITTEN = "unwritten items"
     TITLES = "titles"
     PROMPTS = "prompt history"
+    LABELS = "labels"
     BLOB = "blob"
     LEFTOVER = "leftover"
     """A temporary file of somebody who was killed."""
@@ -130,6 +131,8 @@ def _place_of(path: str, root: str) -> ErasePlace:
         return _kept_place(path, name)
     elif folder == os.path.join("thread-store", "derived"):
         return ErasePlace(path, PlaceKind.DERIVED)
+    elif folder == "thread-store" and name == "labels.jsonl":
+        return ErasePlace(path, PlaceKind.LABELS)
     elif folder == "blobs":
         return ErasePlace(path, PlaceKind.BLOB)
     elif folder == "thread-writer-locks":

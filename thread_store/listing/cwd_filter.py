@@ -1,4 +1,4 @@
-"""Comparing folders by their names alone: nothing here touches a disk.
+"""Comparing folders by their names alone. Only a caller's own folder is looked at, and that by `spellings`.
 
 Invariant: what a rollout states is compared as text, so a folder that is gone, hangs or is of another
 system costs nothing. Two spellings of a Windows path name one folder (`C:\\x`, `c:/x`, `\\\\?\\C:\\x`);
@@ -7,9 +7,10 @@ other names are equal if they are, but for slashes that mean nothing.
 
 from __future__ import annotations
 
+import os
 import re
 
-__all__ = ["CwdFilter", "folder_key"]
+__all__ = ["CwdFilter", "folder_key", "spellings"]
 
 _DRIVE = re.compile(r"[A-Za-z]:(?:[\\/]|\Z)")
 _VERBATIM = re.compile(r"[\\/]{2}[?.][\\/]")
@@ -17,7 +18,7 @@ _VERBATIM = re.compile(r"[\\/]{2}[?.][\\/]")
 
 def folder_key(text: str) -> str:
     """What two spellings of one folder have in common. Its parts are separated by `/`."""
-    if _DRIVE.match(text) or text.startswith("\\\\") or _VERBATIM.match(text):
+    if _is_foreign(text):
         return _windows_key(text)
     parts = [part for part in text.split("/") if part not in ("", ".")]
     return ("/" if text.startswith("/") else "") + "/".join(parts)
@@ -31,6 +32,17 @@ def _windows_key(text: str) -> str:
     return ("//" if rest.startswith(("\\\\", "//")) else "") + "/".join(parts).casefold()
 
 
+def spellings(folder: str) -> list[str]:
+    """How a folder that a caller names may stand in a record: whole, and with its links followed."""
+    if os.path.isabs(folder) or not _is_foreign(folder):
+        return [os.path.abspath(folder), os.path.realpath(folder)]
+    return [folder]
+
+
+def _is_foreign(text: str) -> bool:
+    return bool(_DRIVE.match(text) or text.startswith("\\\\") or _VERBATIM.match(text))
+
+
 class CwdFilter:
     """Takes the folders that one of some names means, or what lies under them too."""
 
@@ -38,9 +50,9 @@ class CwdFilter:
         self._keys = {folder_key(each) for each in names}
         self._prefixes = tuple(each.rstrip("/") + "/" for each in self._keys) if under else ()
 
-    def matches(self, cwd: str | None) -> bool:
+    def matches(self, cwd: object) -> bool:
         """Whether a stored folder is one of them."""
-        if not cwd:
+        if not isinstance(cwd, str) or not cwd:
             return False
         key = folder_key(cwd)
         return key in self._keys or key.startswith(self._prefixes)

@@ -13,7 +13,7 @@ from protocol.errors import RolloutError
 from protocol.ids import ThreadId
 from thread_store.chain.lineage import Lineage
 from thread_store.home import Home, StoredRollout
-from thread_store.search.folder_filter import FolderFilter
+from thread_store.listing.cwd_filter import CwdFilter, spellings
 from thread_store.search.rollout_ends import folders_of, is_older_than
 from thread_store.search.rollout_search import SearchedFile, skipped_file
 from thread_store.search.search_hit import SearchReport, SkippedPlace
@@ -33,7 +33,7 @@ class SearchPlan:
     def __init__(self, home: Home, query: SearchQuery, report: SearchReport) -> None:
         self._home = home
         self._query = query
-        self._folder = None if query.cwd is None else FolderFilter(query.cwd)
+        self._folder = None if query.cwd is None else CwdFilter(spellings(query.cwd), under=True)
         self._chosen: dict[ThreadId, StoredRollout] = {}
         self.all_threads = home.current_rollouts()
         for thread_id, found in self.all_threads.items():
@@ -70,7 +70,7 @@ class SearchPlan:
         Raises:
             RolloutError: it can't be looked into.
         """
-        return self._folder is not None and not any(map(self._folder.holds, folders_of(str(found.path))))
+        return self._folder is not None and not any(map(self._folder.matches, folders_of(str(found.path))))
 
     def older_files(self, found: StoredRollout) -> Iterator[SearchedFile | SkippedPlace]:
         """The files that the history of a thread begins in, the newest first, and what is wrong with them."""
