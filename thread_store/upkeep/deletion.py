@@ -19,16 +19,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from protocol.errors import ActiveWriter, RolloutError, ThreadNotFound, ThreadReferenced
+from protocol.errors import ActiveWriter, RolloutError, ThreadNotFound, ThreadReferenced, WriterHolder
+from protocol.ids import ThreadId
 from rollout.kept import kept_stem
 from thread_store.doomed import DoomedFile, DoomedThread
+from thread_store.locks import LockState
 from thread_store.upkeep.cascade import detach_children
 from thread_store.upkeep.references import Child, References
 from thread_store.upkeep.removal import begin_removal, finish_deletions, finish_removal, translated_removal
-from thread_store.upkeep.thread_files import ThreadFiles
+from thread_store.upkeep.thread_files import ThreadFiles, files_of_thread
 from thread_store.upkeep.threads import HeldThread, Place, held_thread
 
-__all__ = ["BATCH_MAX", "Deleted", "delete_threads"]
+__all__ = ["BATCH_MAX", "Deleted", "DeletionLook", "delete_threads", "look_at_deletion"]
 
 BATCH_MAX = 128
 """Threads that go by one journal: a lock of each is held meanwhile."""
@@ -46,6 +48,45 @@ class Deleted(Struct, frozen=True, kw_only=True):
     """The rollouts of other threads that rested on them, and don't any more."""
     skipped: tuple[RolloutError, ...] = ()
     """Why others stay, if that was asked for instead of an error: somebody writes them, or rests on them."""
+
+
+class DeletionLook(Struct, frozen=True, kw_only=True):
+    """What would go with one thread, and what stands against it."""
+
+    thread_id: str
+    paths: tuple[str, ...]
+    bytes: int
+    holder: WriterHolder | None
+    """Who writes it."""
+    children: tuple[str, ...]
+    """The threads that rest on it and would not go too."""
+
+
+def look_at_deletion(place: Place, thread_ids: Sequence[str], references: References) -> list[DeletionLook]:
+    """Tell what deleting these threads would do; changes nothing. `references` were looked at just before.
+
+    Raises:
+        InvalidThreadId, ThreadNotFound: there is no such thread.
+        RolloutUnreadable, LocksBusy: the system refuses.
+    """
+    holders = {
+        each.thread_id: each.writer for each in place.locks.holders() if each.state is not LockState.STALE
+    }
+    looks = []
+    for thread_id in map(ThreadId.parse, thread_ids):
+        files = files_of_thread(place.home, thread_id)
+        paths = [*(each.path for each in files.all), *_others(place, files)]
+        children = references.outside(files.rollout_ids, thread_ids)
+        looks.append(
+            DeletionLook(
+                thread_id=thread_id,
+                paths=tuple(map(os.fspath, paths)),
+                bytes=sum(os.lstat(each).st_size for each in paths),
+                holder=holders.get(thread_id),
+                children=tuple(sorted({str(each.thread_id) for each in children})),
+            )
+        )
+    return looks
 
 
 def delete_threads(
