@@ -12,11 +12,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from protocol.errors import ActiveWriter, RolloutError, RolloutWriteError
 from rollout.kept import make_folders
 from rollout.paths import RolloutName
-from rollout.staged_file import StagedFile
+from rollout.staged_file import TEMPORARY_SUFFIX, StagedFile, remove_file
 from thread_store.doomed import DoomedFile, DoomedThread, Journal, journal_folder, read_journals
 from thread_store.forks.fork_copy import write_all
 from thread_store.upkeep.references import References
@@ -34,6 +35,7 @@ _HINT = "What was not deleted is whole; the same command goes on when the cause 
 def begin_removal(place: Place, doomed: Sequence[DoomedThread]) -> str | None:
     """Everything that must be done under the coordination lock; returns the journal that was written."""
     with translated_removal(place):
+        _sweep(place)
         for thread in doomed:
             for each in thread.rollouts:
                 place.derived.forget(place.home.path / each.path)
@@ -133,6 +135,9 @@ def finish_deletions(place: Place) -> None:
     """
     journals = read_journals(place.home.path)
     if not journals:
+        if _temporaries(place):
+            with place.locks.coordinated(), translated_removal(place):
+                _sweep(place)
         return
     references = References(place.home)
     references.look()
@@ -152,6 +157,20 @@ def finish_deletions(place: Place) -> None:
                 for thread in doomed:
                     _unlink(place, thread.rollouts)
             finish_removal(place, doomed, path)
+
+
+def _temporaries(place: Place) -> list[Path]:
+    folder = journal_folder(place.home.path)
+    try:
+        return [folder / name for name in os.listdir(folder) if name.endswith(TEMPORARY_SUFFIX)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _sweep(place: Place) -> None:
+    """Journals that were never finished. They are written under the coordination lock, which is held now."""
+    for each in _temporaries(place):
+        remove_file(os.fspath(each), place.calls)
 
 
 def _is_needed(thread: DoomedThread, references: References) -> bool:

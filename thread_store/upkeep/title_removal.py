@@ -20,6 +20,7 @@ import msgspec
 
 from protocol.errors import RolloutWriteError
 from rollout.guarded_replace import replace_file
+from rollout.staged_file import TEMPORARY_SUFFIX, remove_file
 from rollout.syscalls import FILE_MODE
 from thread_store.forks.fork_copy import write_all
 from thread_store.locks.errors import LocksBusy
@@ -54,6 +55,7 @@ def remove_titles(home: Path, thread_ids: Set[str], *, calls: UpkeepCalls) -> in
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise OSError(errno.EINVAL, "it is no plain file")
         with _locked(f"{path}.lock"):
+            _sweep(path, calls)
             return _remove(os.fspath(path), thread_ids, calls)
     except FileNotFoundError:
         return 0
@@ -61,6 +63,14 @@ def remove_titles(home: Path, thread_ids: Set[str], *, calls: UpkeepCalls) -> in
         raise RolloutWriteError(
             path=path, operation="replace", cause=error, hint="The titles are all there still"
         ) from error
+
+
+def _sweep(path: Path, calls: UpkeepCalls) -> None:
+    """Replacements whose process was killed. They are written under the lock, which is held now."""
+    prefix = f".{path.name}."
+    for name in os.listdir(path.parent):
+        if name.startswith(prefix) and name.endswith(TEMPORARY_SUFFIX):
+            remove_file(os.fspath(path.parent / name), calls)
 
 
 def _remove(path: str, thread_ids: Set[str], calls: UpkeepCalls) -> int:
