@@ -62,11 +62,7 @@ def unarchive_thread(place: Place, thread_id: str, *, known: ThreadFiles | None 
     """Take a thread out of the archive, back to the folder of its day. Blocks. As `archive_thread`."""
     with held_thread(place, thread_id, known) as held:
         archived = [each for each in reversed(held.files.rollouts) if each.archived]
-        return _move_all(place, held, [(each, _live_path(place.home, each)) for each in archived])
-
-
-def _live_path(home: Home, found: StoredRollout) -> Path:
-    return live_path(home, found.name, written_at=found.path.stat().st_mtime)
+        return _move_all(place, held, [(each, live_path(place.home, each)) for each in archived])
 
 
 def _move_all(place: Place, held: HeldThread, targets: list[tuple[StoredRollout, Path]]) -> Moved:

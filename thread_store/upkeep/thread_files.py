@@ -114,16 +114,13 @@ def _ordered(thread_id: ThreadId, files: list[StoredRollout]) -> ThreadFiles:
     return ThreadFiles(thread_id, tuple(rollouts), tuple(twins))
 
 
-def live_path(home: Home, name: RolloutName, *, written_at: float) -> Path:
-    """Where a rollout belongs that isn't archived: in the folder of the day in its name.
-
-    `written_at`, in seconds since the epoch, serves where another program wrote something else there.
-    """
-    created = name.created
-    if created is not None:
-        return home.path / name.folder / name.text
-    day = datetime.fromtimestamp(written_at)
-    return home.path / SESSIONS_FOLDER / day.strftime("%Y/%m/%d") / name.text
+def live_path(home: Home, found: StoredRollout) -> Path:
+    """Where a rollout belongs that isn't archived: in the folder of the day in its name; of the day of its
+    last change where another program wrote something else there."""
+    if found.name.created is not None:
+        return home.path / found.name.folder / found.path.name
+    day = datetime.fromtimestamp(found.path.stat().st_mtime)
+    return home.path / SESSIONS_FOLDER / day.strftime("%Y/%m/%d") / found.path.name
 
 
 def look_again(home: Home, known: ThreadFiles) -> ThreadFiles:

@@ -5,7 +5,6 @@ A `Cut` counts the calls of the upkeep and those of the locks alike.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from collections.abc import Callable
@@ -14,9 +13,7 @@ from typing import Any
 from thread_store.locks import LockCalls
 from thread_store.upkeep.calls import UpkeepCalls
 
-__all__ = ["ERRORS", "Cut", "dies", "raises", "uncut"]
-
-ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
+__all__ = ["Cut", "dies", "raises", "uncut"]
 
 # What only looks, or waits, can't leave anything half done.
 _LOOKS = frozenset(

@@ -13,9 +13,15 @@ import pytest
 
 from protocol.errors import RolloutError
 from tests.thread_store.processes import ROOT
-from tests.thread_store.upkeep.interrupted import ERRORS, Cut, raises
+from tests.thread_store.upkeep.interrupted import Cut, raises
 from tests.thread_store.upkeep.works import WORKS, check_cut, check_done_again, place_with, threads_in
 from thread_store.home import Home
+
+FAILURES = [(errno.ENOSPC, False), (errno.EACCES, False), (errno.EIO, True)]
+"""What the system answers, and whether it did its work all the same."""
+
+MENDED = frozenset({"archive_twins", "compress_twins", "delete_twins"})
+"""Works that begin with leftovers."""
 
 KILLS_MIN = 12
 """Fewer calls than that none of them makes: the kills would miss something."""
@@ -47,8 +53,7 @@ def test_kill_at_each_call_leaves_threads_whole(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.case("B139")
-@pytest.mark.parametrize("after", [False, True], ids=["not_done", "done"])
-@pytest.mark.parametrize("number", ERRORS, ids=errno.errorcode.get)
+@pytest.mark.parametrize(("number", "after"), FAILURES, ids=["full", "refused", "done_and_broken"])
 @pytest.mark.parametrize("name", WORKS)
 def test_failure_of_each_call_leaves_threads_whole(
     tmp_path: Path, name: str, number: int, after: bool
@@ -64,6 +69,8 @@ def test_failure_of_each_call_leaves_threads_whole(
             work.do(place_with(home, cut))
         except RolloutError as error:
             assert cut.struck is not None, error
+        if name not in MENDED:
+            assert not [*home.path.rglob("*.tmp")], cut.struck
         check_cut(work, home, before)
         check_done_again(work, home, before)
         if cut.struck is None:
