@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+
 __all__ = ["DoomedFile", "DoomedFiles", "DoomedThread", "Journal", "journal_folder", "read_journals"]
 
 _log = logging.getLogger("thread_store.upkeep")
@@ -107,7 +109,26 @@ def _read(path: Path) -> Journal | None:
     except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
         _log.warning("%s: a deletion that was begun can't be read: %s", path, error)
         return None
-    return journal if journal.version == _VERSION else None
+    if journal.version == _VERSION and all(map(_is_sound, journal.threads)):
+        return journal
+    _log.warning("%s: a deletion that was begun is of another version, or damaged", path)
+    return None
+
+
+def _is_sound(thread: DoomedThread) -> bool:
+    """Whether it names what may be a thread's, and nothing else."""
+    for each in thread.rollouts:
+        name = RolloutName.match(os.path.basename(each.path))
+        if name is None or name.thread_id != thread.thread_id:
+            return False
+        if not _lies_below(each, SESSIONS_FOLDER, ARCHIVED_FOLDER):
+            return False
+    return all(_lies_below(each, os.path.join("thread-store", "kept")) for each in thread.others)
+
+
+def _lies_below(file: DoomedFile, *folders: str) -> bool:
+    path = os.path.normpath(file.path)
+    return path == file.path and path.startswith(tuple(os.path.join(each, "") for each in folders))
 
 
 class DoomedFiles:
