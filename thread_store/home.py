@@ -157,8 +157,13 @@ class Home:
             ThreadNotFound: the home holds no such thread.
         """
         wanted = ThreadId.parse(thread_id)
-        files = [found for found in self.rollouts() if found.name.thread_id == wanted]
-        if not files:
+        for _ in range(
+            2
+        ):  # one that is taken out of the archive just now stands where it was looked for before
+            files = [found for found in self.rollouts() if found.name.thread_id == wanted]
+            if files:
+                break
+        else:
             self._not_found(thread_id)
         return max(files, key=_rank).path
 

@@ -3,4 +3,6 @@
 Take names from the modules.
 """
 
-__all__: list[str] = []
+from __future__ import annotations
+
+__all__ = []

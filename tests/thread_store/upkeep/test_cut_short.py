@@ -23,6 +23,10 @@ FAILURES = [(errno.ENOSPC, False), (errno.EACCES, False), (errno.EIO, True)]
 MENDED = frozenset({"archive_twins", "compress_twins", "delete_twins"})
 """Works that begin with leftovers."""
 
+NEED_ROOM = frozenset({"compress", "expand", "expand_to_append", "cascade", "delete"})
+"""Works that need room; of the deletions that of a single thread with several rollouts: a journal is written.
+Where there are twins, their room is enough."""
+
 KILLS_MIN = 12
 """Fewer calls than that none of them makes: the kills would miss something."""
 
@@ -75,3 +79,18 @@ def test_failure_of_each_call_leaves_threads_whole(
         check_done_again(work, home, before)
         if cut.struck is None:
             return
+
+
+@pytest.mark.case("B139")
+@pytest.mark.parametrize("name", WORKS)
+def test_disk_without_a_free_byte_leaves_threads_whole(name: str) -> None:
+    """A real one. What makes room succeeds; what needs some says so, and succeeds when there is."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.thread_store.upkeep.full_disk_worker", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ("ENOSPC" if name in NEED_ROOM else "done")
