@@ -157,9 +157,7 @@ class Home:
             ThreadNotFound: the home holds no such thread.
         """
         wanted = ThreadId.parse(thread_id)
-        for _ in range(
-            2
-        ):  # one that is taken out of the archive just now stands where it was looked for before
+        for _ in range(2):  # one look may miss what is taken out of the archive meanwhile
             files = [found for found in self.rollouts() if found.name.thread_id == wanted]
             if files:
                 break

@@ -116,8 +116,9 @@ def delete_threads(
             counts as deleted, and what is left of it goes with the next one.
     """
     finish_deletions(place)
-    references = references or References(place.home)
-    references.look()
+    if references is None or cascade:
+        references = references or References(place.home)
+        references.look()  # the look that counts, under the lock, is short then
     with ExitStack() as stack:
         held, skipped = _hold(place, stack, thread_ids, known or {}, accept, skip=skip)
         detached: list[str] = []

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from protocol.errors import NotARollout, ThreadNotFound
 from protocol.ids import ThreadId
@@ -18,6 +21,8 @@ from rollout.head import require_rollout
 from thread_store.home import Home, StoredRollout
 
 __all__ = ["Child", "References"]
+
+_SHORT_LOOK_BYTES = 32 << 10
 
 Progress = Callable[[int], None]
 """Called with the number of rollouts that were looked at."""
@@ -89,6 +94,8 @@ class References:
 
 
 def _child_of(found: StoredRollout) -> Child | None:
+    if _plainly_rests_on_nothing(found):
+        return None
     try:
         record = require_rollout(found.path).meta
     except (NotARollout, ThreadNotFound):
@@ -101,3 +108,26 @@ def _child_of(found: StoredRollout) -> Child | None:
     return Child(
         os.fspath(found.path), name.thread_id, name.rollout_id or name.thread_id, base.thread_id.lower()
     )
+
+
+class _Payload(Struct):
+    history_base: Any = None
+
+
+class _FirstLine(Struct):
+    type: str
+    payload: _Payload
+
+
+_decode_first = msgspec.json.Decoder(_FirstLine).decode
+
+
+def _plainly_rests_on_nothing(found: StoredRollout) -> bool:
+    """Whether a short look at the first line settles it, as it does for most; a tenth of the time."""
+    try:
+        with open(found.path, "rb", buffering=0) as file:
+            line, newline, _ = file.read(_SHORT_LOOK_BYTES).partition(b"\n")
+        first = _decode_first(line) if newline else None
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
+        return False  # whoever looks closer says why
+    return first is not None and first.type == "session_meta" and first.payload.history_base is None

@@ -40,8 +40,7 @@ def begin_removal(place: Place, doomed: Sequence[DoomedThread]) -> str | None:
             for each in thread.rollouts:
                 place.derived.forget(place.home.path / each.path)
         journal, left = _write_journal_or_go_without(place, doomed)
-        for thread in left:
-            _unlink(place, thread.rollouts)
+        _unlink(place, _rollouts_of(left))
     return journal
 
 
@@ -57,8 +56,7 @@ def _write_journal_or_go_without(
         single = [each for each in doomed if len({_rollout_id(file) for file in each.rollouts}) == 1]
         if not single:
             raise
-        for thread in single:
-            _unlink(place, thread.rollouts)
+        _unlink(place, _rollouts_of(single))
         left = [each for each in doomed if each not in single]
         return _write_journal(place, left) if left else None, left
 
@@ -100,6 +98,10 @@ def translated_removal(place: Place) -> Iterator[None]:
         raise RolloutWriteError(path=place.home.path, operation="delete", cause=error, hint=_HINT) from error
 
 
+def _rollouts_of(threads: Iterable[DoomedThread]) -> list[DoomedFile]:
+    return [each for thread in threads for each in thread.rollouts]
+
+
 def _unlink(place: Place, files: Iterable[DoomedFile]) -> None:
     home, folders = place.home.path, set[str]()
     for each in files:
@@ -116,8 +118,7 @@ def _unlink(place: Place, files: Iterable[DoomedFile]) -> None:
 def finish_removal(place: Place, doomed: Sequence[DoomedThread], journal: str | None) -> None:
     """What is done when no rollout is left: nobody needs the coordination lock for it."""
     with translated_removal(place):
-        for thread in doomed:
-            _unlink(place, thread.others)
+        _unlink(place, [each for thread in doomed for each in thread.others])
         remove_titles(place.home.path, {each.thread_id for each in doomed}, calls=place.calls)
         if journal is not None:
             place.calls.unlink(journal)
@@ -154,8 +155,7 @@ def finish_deletions(place: Place) -> None:
             with place.locks.coordinated(), translated_removal(place):
                 references.look()
                 doomed = [each for each in journal.threads if not _is_needed(each, references)]
-                for thread in doomed:
-                    _unlink(place, thread.rollouts)
+                _unlink(place, _rollouts_of(doomed))
             finish_removal(place, doomed, path)
 
 

@@ -11,7 +11,6 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -73,8 +72,8 @@ def threads_of(home: Home) -> dict[ThreadId, ThreadFiles]:
         RolloutUnreadable: the home can't be listed.
     """
     found: dict[ThreadId, list[StoredRollout]] = defaultdict(list)
-    for each in _with_hidden(home):
-        found[each.name.thread_id].append(each)
+    for each in home.rollouts():
+        found[each.name.thread_id] += _with_hidden(each)
     return {thread_id: _ordered(thread_id, files) for thread_id, files in found.items()}
 
 
@@ -86,19 +85,20 @@ def files_of_thread(home: Home, thread_id: str) -> ThreadFiles:
         RolloutUnreadable: the home can't be listed.
     """
     wanted = ThreadId.parse(thread_id)
-    files = [each for each in _with_hidden(home) if each.name.thread_id == wanted]
+    files = [
+        each for found in home.rollouts() if found.name.thread_id == wanted for each in _with_hidden(found)
+    ]
     if not files:
         raise ThreadNotFound(thread_id, path=home.path)
     return _ordered(wanted, files)
 
 
-def _with_hidden(home: Home) -> Iterator[StoredRollout]:
-    """Also the compressed files beside plain ones, which a home doesn't list."""
-    for each in home.rollouts():
-        yield each
-        beside = Path(f"{each.path}.zst")
-        if not each.name.compressed and _is_regular(beside):
-            yield StoredRollout(beside, each.name._replace(compressed=True), each.archived)
+def _with_hidden(found: StoredRollout) -> list[StoredRollout]:
+    """Also the compressed file beside a plain one, which a home doesn't list."""
+    beside = f"{found.path}.zst"
+    if found.name.compressed or not _is_regular(beside):
+        return [found]
+    return [found, StoredRollout(Path(beside), found.name._replace(compressed=True), found.archived)]
 
 
 def _ordered(thread_id: ThreadId, files: list[StoredRollout]) -> ThreadFiles:
@@ -172,7 +172,7 @@ def _names_in(folder: Path, thread_id: ThreadId) -> set[str]:
     }
 
 
-def _is_regular(path: Path) -> bool:
+def _is_regular(path: str | Path) -> bool:
     try:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
