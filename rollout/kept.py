@@ -41,6 +41,7 @@ __all__ = [
     "keep_torn_tail",
     "keep_unwritten",
     "kept_folder",
+    "kept_stem",
     "make_folders",
     "spill_folder",
 ]
@@ -97,8 +98,8 @@ def spill_folder(base: _Path) -> Path:
     return Path(base) / f"rollout-kept-{owner}"
 
 
-def _stem(rollout_path: _Path) -> str:
-    """The rollout's name; a compressed one keeps the name that it had before."""
+def kept_stem(rollout_path: _Path) -> str:
+    """What its kept files' names begin with: its name; a compressed one keeps the name it had before."""
     name = os.path.basename(os.fspath(rollout_path)).removesuffix(".zst")
     encoded = os.fsencode(name)
     if len(encoded) <= NAME_BYTES_MAX:
@@ -185,7 +186,7 @@ def keep_unwritten(
 
 
 def _kept_name(rollout_path: _Path, offset: int, at_ms: int, kind: str) -> str:
-    return f"{_stem(rollout_path)}.{offset}-{at_ms}-{secrets.token_hex(4)}.{kind}"
+    return f"{kept_stem(rollout_path)}.{offset}-{at_ms}-{secrets.token_hex(4)}.{kind}"
 
 
 def _set_aside(
@@ -273,7 +274,7 @@ def _kept_in(folder: Path, rollout_path: _Path, *, own: bool = False) -> Iterato
         return
     except OSError as error:
         raise RolloutUnreadable(path=folder, cause=error, operation="list") from error
-    stem = _stem(rollout_path)
+    stem = kept_stem(rollout_path)
     for entry in entries:
         rest = _REST.match(entry.name, len(stem)) if entry.name.startswith(stem) else None
         size = None if rest is None else _size_of_regular(entry)

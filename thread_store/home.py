@@ -21,6 +21,7 @@ from typing import NamedTuple, NoReturn
 from protocol.errors import InvalidThreadId, RolloutUnreadable, ThreadNotFound
 from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
 
 __all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
@@ -86,13 +87,20 @@ class Home:
     def rollouts(self, *, archived: bool = True) -> Iterator[StoredRollout]:
         """Every rollout file, the live ones first, each group from the newest name to the oldest.
 
-        A compressed file beside its plain one is left out. Odd entries are passed over.
+        A compressed file beside its plain one is left out, and so is what a deletion that was begun
+        would take (`doomed`). Odd entries are passed over.
 
         Raises:
             RolloutUnreadable: the home itself is there and can't be listed.
         """
         self.passed_over = []
         self.require_listable()
+        doomed = DoomedFiles(self.path)
+        for each in self._walk_all(archived=archived):
+            if each.path not in doomed:
+                yield each
+
+    def _walk_all(self, *, archived: bool) -> Iterator[StoredRollout]:
         yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
         if archived:
             yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
@@ -154,8 +162,11 @@ class Home:
             ThreadNotFound: the home holds no such thread.
         """
         wanted = ThreadId.parse(thread_id)
-        files = [found for found in self.rollouts() if found.name.thread_id == wanted]
-        if not files:
+        for _ in range(2):  # one look may miss what is taken out of the archive meanwhile
+            files = [found for found in self.rollouts() if found.name.thread_id == wanted]
+            if files:
+                break
+        else:
             self._not_found(thread_id)
         return max(files, key=rollout_rank).path
 

@@ -41,6 +41,7 @@ from thread_store.search.search_stream import SearchStream
 from thread_store.search.thread_search import ThreadSearch
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
+from thread_store.upkeep.compression import COLD_SECONDS
 
 if TYPE_CHECKING:
     from thread_store.erasing.erase import ErasureReport
@@ -394,6 +395,41 @@ class LocalThreadStore:
         """
         threads = self._require_open()
         return await self._run(lambda: threads.rename(thread_id, name))
+
+    async def archive_thread(self, thread_id: str) -> None:
+        """Set a thread aside, on stable storage: as `ThreadStore.archive_thread`.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            RolloutExists, RolloutWriteError, RolloutUnreadable: the system refuses; the thread is whole.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.archive(thread_id))
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """Take a thread out of the archive. Raises as `archive_thread`."""
+        threads = self._require_open()
+        await self._run(lambda: threads.unarchive(thread_id))
+
+    async def compress_thread(self, thread_id: str, *, older_than_seconds: float = COLD_SECONDS) -> None:
+        """Compress a thread that nothing was recorded in for so long; opening it expands it again.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            RolloutReplaced, RolloutWriteError, RolloutUnreadable: the system refuses; the thread is whole.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.compress(thread_id, older_than_seconds=older_than_seconds))
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """Delete a thread and what is its own, for good: as `ThreadStore.delete_thread`.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter, ThreadReferenced: as `ThreadStore.delete_thread`.
+            RolloutWriteError, RolloutUnreadable: the system refuses; it is whole, or counts as deleted.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.delete(thread_id, cascade=cascade))
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

@@ -60,6 +60,10 @@ from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
 from thread_store.titles.session_index import SessionIndex
+from thread_store.upkeep.archive import Moved, archive_thread, unarchive_thread
+from thread_store.upkeep.compression import COLD_SECONDS, Compressed, compress_thread, expand_rollout
+from thread_store.upkeep.deletion import Deleted, delete_threads
+from thread_store.upkeep.threads import Place
 
 if TYPE_CHECKING:
     from thread_store.erasing.erase import ErasureReport
@@ -171,7 +175,8 @@ class LocalThreads:
     ) -> OpenThread:
         """Go on with a thread, in its current rollout.
 
-        `judge` is shown that rollout under the lock, before anything is opened: what it raises ends it.
+        One that is compressed is expanded first. `judge` is shown that rollout under the lock, before
+        anything is changed: what it raises ends it.
 
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
@@ -202,6 +207,7 @@ class LocalThreads:
         config: RecorderConfig,
     ) -> _Made:
         meta = read_meta(path)
+        path = expand_rollout(path, fence=lock.verify)
         core = open_core(
             path,
             config=config,
@@ -343,7 +349,7 @@ class LocalThreads:
             return lock
 
         def make(lock: WriterLock, on_close: _Release) -> _Made:
-            path = self.find_appendable(wanted)
+            path = expand_rollout(self.find_appendable(wanted), fence=lock.verify)
             if holder is not None:
                 path = Path(move_on(path, self.home, holder, coordination=self.locks.coordinated()))
             return self._open_core(path, lock, on_close, config)
@@ -431,17 +437,38 @@ class LocalThreads:
             wanted, name if redaction is None else redaction.text(name)
         )
 
+    def archive(self, thread_id: str) -> Moved:
+        """Put a thread into the archive. Raises as `archive_thread`."""
+        return archive_thread(self._place(), thread_id)
+
+    def unarchive(self, thread_id: str) -> Moved:
+        """Take a thread out of the archive. Raises as `unarchive_thread`."""
+        return unarchive_thread(self._place(), thread_id)
+
+    def compress(self, thread_id: str, *, older_than_seconds: float = COLD_SECONDS) -> Compressed:
+        """Compress a thread. Raises as `compress_thread`."""
+        return compress_thread(self._place(), thread_id, older_than_seconds=older_than_seconds)
+
+    def delete(self, thread_id: str, *, cascade: bool = False) -> Deleted:
+        """Delete a thread. Raises as `delete_threads`."""
+        return delete_threads(self._place(), [ThreadId.parse(thread_id)], cascade=cascade)
+
+    def _place(self) -> Place:
+        return Place.of(self.home, self.locks)
+
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.
 
         Raises:
             ThreadNotFound: there is none.
-            NotARollout: it is archived, or compressed.
+            NotARollout: it is archived.
         """
         path = self.home.find_thread(thread_id)
         if path.parent.name == ARCHIVED_FOLDER:
             raise NotARollout(
-                path=path, reason="its thread is archived", hint="Take it out of the archive first"
+                path=path,
+                reason="its thread is archived",
+                hint=f"Take it out of the archive first: rollout unarchive {thread_id}",
             )
         return path
 

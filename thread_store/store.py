@@ -205,6 +205,31 @@ class ThreadStore(Protocol):
             ValueError: the name is blank.
         """
 
+    async def archive_thread(self, thread_id: str) -> None:
+        """Set a thread aside: it is read as before, and can't be opened. Done twice it is done once.
+
+        Cancelled, it may be archived or not.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it; the error names them.
+        """
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """Take a thread back from where it was set aside. As `archive_thread`."""
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """Delete a thread for good. Cancelled, it may be deleted or not.
+
+        Args:
+            cascade: threads that rest on it get what they need of it first.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it, or one that rests on it.
+            ThreadReferenced: others rest on it, and `cascade` was not said.
+        """
+
     async def list_ids(self) -> Sequence[str]:
         """The ids of all threads that have a record, newest first."""
 

@@ -23,6 +23,7 @@ from msgspec import structs
 from protocol.errors import (
     ActiveWriter,
     ForkPointInvalid,
+    NotARollout,
     RecorderClosed,
     RolloutError,
     RolloutExists,
@@ -59,7 +60,7 @@ from thread_store.resume.recovery import recovery_items
 from thread_store.resume.resumable import Resumable, is_candidate, nothing_resumable
 from thread_store.resume.resume_refusals import split_allowed
 from thread_store.resume.resume_state import ResumeState
-from thread_store.resume.resume_surroundings import writer_refusal
+from thread_store.resume.resume_surroundings import archived_refusal, writer_refusal
 from thread_store.search.search_hit import SearchReport
 from thread_store.search.search_query import SearchOptions, make_query
 from thread_store.search.search_stream import SearchStream
@@ -83,6 +84,7 @@ class MemoryThreadStore:
         self._tool_safety = tool_safety
         self._contents: dict[ThreadId, bytearray] = {}
         """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
+        self._archived: set[ThreadId] = set()
         self._open: dict[ThreadId, OpenThread] = {}
         self._names: dict[ThreadId, str] = {}
         self._service: Service | None = None
@@ -144,6 +146,12 @@ class MemoryThreadStore:
         return self._continue(wanted, self._content_of(wanted), config)
 
     def _continue(self, thread_id: ThreadId, content: bytearray, config: RecorderConfig | None) -> Thread:
+        if thread_id in self._archived:
+            raise NotARollout(
+                path=_name(thread_id),
+                reason="its thread is archived",
+                hint="Take it out of the archive first",
+            )
         released: Future[None] = Future()
         found = scan_for_append(io.BytesIO(content), _name(thread_id))
         core = continue_core(
@@ -211,7 +219,8 @@ class MemoryThreadStore:
     async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
         content, safety = bytes(self._content_of(thread_id)), self._tool_safety
         state = await asyncio.to_thread(lambda: read_state(thread_id, content, deep=deep, safety=safety))
-        return structs.replace(state, path=_name(thread_id))
+        state = structs.replace(state, path=_name(thread_id))
+        return state.with_refusals([archived_refusal(thread_id)] if thread_id in self._archived else [])
 
     async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
         """As `ThreadStore.load_resume_state`."""
@@ -251,7 +260,7 @@ class MemoryThreadStore:
         """As `ThreadStore.find_resumable`."""
         passed_over: list[tuple[str, WriterHolder]] = []
         for thread_id in map(ThreadId, await self.list_ids()):
-            if not is_candidate(self._read(thread_id).meta, cwd):
+            if thread_id in self._archived or not is_candidate(self._read(thread_id).meta, cwd):
                 continue
             if thread_id not in self._open:
                 return Resumable(thread_id, _name(thread_id), tuple(passed_over))
@@ -360,6 +369,28 @@ class MemoryThreadStore:
             self._content_of(wanted)
         self._names[wanted] = kept
         return kept
+
+    async def archive_thread(self, thread_id: str) -> None:
+        """As `ThreadStore.archive_thread`."""
+        self._archived.add(self._closed(thread_id))
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """As `ThreadStore.unarchive_thread`."""
+        self._archived.discard(self._closed(thread_id))
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """As `ThreadStore.delete_thread`; nothing rests on another thread here."""
+        wanted = self._closed(thread_id)
+        self._archived.discard(wanted)
+        del self._contents[wanted]
+
+    def _closed(self, thread_id: str) -> ThreadId:
+        """A thread that is there, and that nobody writes."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        self._content_of(wanted)
+        self._require_free(wanted)
+        return wanted
 
     async def list_ids(self) -> list[str]:
         """As `ThreadStore.list_ids`."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from thread_store.testing import (
     agents,
     forks,
+    keeping,
     lists,
     one_writer,
     recording,
@@ -39,6 +40,7 @@ CHECKS: list[Check] = [
     *resuming.CHECKS,
     *searching.CHECKS,
     *lists.CHECKS,
+    *keeping.CHECKS,
     *whole_store.CHECKS,
 ]
 """All of them."""
