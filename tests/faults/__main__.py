@@ -31,6 +31,7 @@ from tests.faults.proof import FAILED, HARNESSES, prove, prove_quickly
 from tests.faults.real_disks import EXT4_SCENARIOS, SCENARIOS
 from tests.faults.runner import Runner
 from tests.faults.shim import decode_plan
+from tests.faults.store_workloads import STORE_WORKLOADS
 from tests.faults.sweep import Job, Report, list_faults, run_jobs, sample_pairs
 from tests.faults.workloads import WORKLOADS
 
@@ -77,7 +78,8 @@ def _locks(arguments: argparse.Namespace) -> int:
         )
         print(f"{kind}: {report.acquisitions:,} times acquired, {report.refusals:,} refused by name")
         print(f"  {report.killed} killed, {report.killed_holding} of them as holders, the next one came")
-        print(f"  within {report.longest_gap_ms:.0f} ms; {report.taken_over} taken over by force", flush=True)
+        print(f"  within {report.longest_gap_ms:.0f} ms; {report.taken_over} taken over by force,")
+        print(f"  {report.stopped} stopped for a while and not taken over from", flush=True)
         command = f"python -m tests.faults locks --kind {kind} --seed {arguments.seed}"
         failures += [(command, failure) for failure in report.failures]
     return _say_failures(failures)
@@ -119,7 +121,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     if arguments.plan is not None:
         jobs = [Job(arguments.workload, decode_plan(arguments.plan))]
     else:
-        jobs = _all_jobs([arguments.workload] if arguments.workload else list(WORKLOADS))
+        jobs = _all_jobs([arguments.workload] if arguments.workload else [*WORKLOADS, *STORE_WORKLOADS])
     single = len(jobs)
     if arguments.pairs:
         jobs = sample_pairs(jobs, arguments.pairs, arguments.seed)
@@ -207,7 +209,7 @@ def _parse() -> argparse.Namespace:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS | EXT4_SCENARIOS)}"
     )
     for command in (sweep := add("sweep", _sweep), power := add("power", _power)):
-        command.add_argument("--workload", choices=WORKLOADS)
+        command.add_argument("--workload", choices=[*WORKLOADS, *STORE_WORKLOADS])
         command.add_argument("--plan", help="as a failure prints it")
     sweep.add_argument("--sample", type=int, default=0, help="only so many, at random")
     sweep.add_argument("--pairs", type=int, default=0, help="pairs of faults instead, so many")

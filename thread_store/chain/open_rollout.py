@@ -36,6 +36,7 @@ from rollout.record import RolloutRecord
 from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable
 from rollout.spool import Spool, spool
 from rollout.stream import decoded_blocks
+from rollout.syscalls import drop
 
 __all__ = ["BLOCK_BYTES", "OpenRollout"]
 
@@ -58,7 +59,7 @@ class OpenRollout:
         self._spool: Spool | None = None
         self.descriptor = _open(self.path)
         try:
-            self._status = os.fstat(self.descriptor)
+            self._status = self._look()
             self._source = open_source(self.descriptor, name=self.path)
             if not self._source.seekable:
                 raise NotARollout(path=self.path, reason="it is no regular file")
@@ -76,13 +77,19 @@ class OpenRollout:
     ) -> None:
         self.close()
 
+    def _look(self) -> os.stat_result:
+        try:
+            return os.fstat(self.descriptor)
+        except OSError as error:
+            raise_unreadable(self.path, error, "stat")
+
     def close(self) -> None:
         """Let go of the file, and of what was put aside. May be called again."""
         if self._spool is not None:
             self._spool.close()
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            drop(descriptor, self.path)
 
     # Whose it is
 

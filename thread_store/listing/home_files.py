@@ -39,7 +39,7 @@ file system's clock: it is listed again next time."""
 
 
 class HomeFiles:
-    """The files of the home at `path` (resolved). `passed_over`: what could not be listed."""
+    """The files of the home at `path` (resolved). `passed_over`: what could not be looked at."""
 
     def __init__(self, path: str, cache: FolderCache | None = None) -> None:
         self.path = path
@@ -109,7 +109,7 @@ class HomeFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._pass_over(folder, error)
+            self.pass_over(folder, error)
             return
         yield folder, names
         if depth:
@@ -133,9 +133,11 @@ class HomeFiles:
             self._cache.keep_folder(folder, state, names)
         return names
 
-    def _pass_over(self, folder: str, error: OSError) -> None:
-        path = os.path.join(self.path, folder)
-        self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="list"))
+    def pass_over(self, name: str, error: OSError, operation: str = "list") -> None:
+        """Note what can't be looked at, from the home on."""
+        path = os.path.join(self.path, name)
+        if all(path != each.path for each in self.passed_over):
+            self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation=operation))
 
     # By what the system says
 
@@ -195,7 +197,7 @@ class HomeFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._pass_over(folder, error)
+            self.pass_over(folder, error)
             return
         for name in folders if depth else ():
             self._walk_stat(f"{folder}/{name}", depth - 1, regular, odd)

@@ -43,10 +43,13 @@ class KnownFiles:
         self._by_rollout: dict[str, FileRef] | None = None
 
     def stat(self, ref: FileRef) -> StatFile | None:
-        """What the system says of it; None if it is no plain file (any more)."""
+        """What the system says of it; None if it is no plain file (any more), or can't be looked at."""
         try:
             status = os.lstat(self._path(ref))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            self._files.pass_over(ref.path, error, "look at")
             return None
         if not stat.S_ISREG(status.st_mode):
             return None

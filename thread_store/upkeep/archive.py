@@ -89,7 +89,7 @@ def _move_all(place: Place, held: HeldThread, targets: list[tuple[StoredRollout,
 
 def _move(source: str, target: str, place: Place, fence: Callable[[], None]) -> None:
     calls = place.calls
-    make_folders(calls, Path(target).parent)
+    make_folders(calls, Path(target).parent, below=place.home.path)
     _require_real_folders(target, place.home)
     for there in (target, twin_of(target)):
         if not drop_twin(source, there, calls) and there == target:
