@@ -19,12 +19,12 @@ from tests.faults.disk_model import DiskModel, State
 from tests.faults.materialise import materialise
 from tests.faults.restart import RESTART_NUMBER
 from tests.faults.runner import Outcome
-from tests.faults.store_eye import check_home, holders_of_secret, is_judged
+from tests.faults.store_eye import check_home, holders_of_secret, is_judged, places_of
 from tests.faults.store_ledger import StoreLedger, Told
 from tests.faults.store_restart import RestartedThread, restart_home
 from tests.faults.store_workloads import home_in, ledger_at_start
 
-__all__ = ["StoreContract"]
+__all__ = ["StoreContract", "check_thread", "check_unknown", "tree_of"]
 
 _BARRIERS = frozenset({"record", "flush", "sync", "call", "turn", "close"})
 
@@ -84,14 +84,15 @@ class StoreContract:
 
 def _compare_with_model(outcome: Outcome, model: DiskModel) -> None:
     """The model must say what really stands there, else it proves nothing."""
-    real = _tree(outcome.root)
+    real = tree_of(outcome.root)
     modelled = {path: content for path, content in model.volatile().items() if is_judged(path)}
     assert modelled.keys() == real.keys(), f"the model is wrong: {modelled.keys() ^ real.keys()}"
     for path, content in real.items():
         assert modelled[path] == content, f"the model is wrong about {path}"
 
 
-def _tree(root: Path) -> State:
+def tree_of(root: Path) -> State:
+    """What stands below a folder, but for what is not judged."""
     found: State = {}
     for folder, folders, files in os.walk(root):
         base = Path(folder).relative_to(root)
@@ -133,16 +134,16 @@ def _check_restarted(home: Path, ledger: StoreLedger, *, passing: bool, whole: b
     """`whole`: nobody died, so all that was accepted is there, or was said to be set aside and replayed.
     `passing`: and what failed was tried again at once, so nothing half made is left.
     """
-    before = holders_of_secret(_tree(home.parent))
+    before = holders_of_secret(tree_of(home.parent))
     found = restart_home(home) if home.exists() else {}
     known = {told.thread_id for told in ledger.threads.values()}
     for told in ledger.threads.values():
-        _check_thread(told, found.get(told.thread_id), whole=whole)
+        check_thread(told, found.get(told.thread_id), whole=whole)
     unknown = found.keys() - known
     assert not unknown or not passing, f"nothing was made, it said, and there is {unknown}"
     for thread_id in unknown:
-        _check_unknown(thread_id, found[thread_id], ledger)
-    after = holders_of_secret(_tree(home.parent))
+        check_unknown(thread_id, found[thread_id], ledger)
+    after = holders_of_secret(tree_of(home.parent))
     if ledger.secret == "erased":
         assert not after, f"it was erased, and stands in {after}"
     elif ledger.secret == "erasing" and not ledger.errors:  # else it may be that a file could not be read
@@ -156,17 +157,20 @@ def _plain(paths: list[str]) -> set[str]:
     return {path.removesuffix(".zst") for path in paths}
 
 
-def _check_thread(told: Told, found: RestartedThread | None, *, whole: bool) -> None:
+def check_thread(told: Told, found: RestartedThread | None, *, whole: bool = False) -> None:
+    """A thread as the product reads it at a restart."""
     if told.deleted is True:
         assert found is None, f"thread {told.key} was deleted, and is there"
         return
     if found is None or found.after is None:
         assert told.deleted is None or not told.surely, f"(a) thread {told.key} is gone: {told}"
         return
-    possible = [*told.base, *told.own(told.offered)]
+    possible = places_of([*told.base, *told.own(told.offered)])
     missing = set(told.surely) - set(found.numbers)
     assert not missing, f"(a) thread {told.key}: missing after the restart: {sorted(missing)}"
-    places = [possible.index(number) for number in found.numbers]
+    wrong = [number for number in found.numbers if number not in possible]
+    assert not wrong, f"(c) thread {told.key} has what was never recorded: {wrong}"
+    places = [possible[number] for number in found.numbers]
     assert places == sorted(places), f"(c) thread {told.key}: out of order: {found.numbers}"
     if whole:
         assert found.numbers == [*told.base, *told.own(told.accepted)], (
@@ -176,7 +180,7 @@ def _check_thread(told: Told, found: RestartedThread | None, *, whole: bool) -> 
         assert found.archived == told.archived, f"thread {told.key} was moved: {found.archived}"
 
 
-def _check_unknown(thread_id: str, found: RestartedThread, ledger: StoreLedger) -> None:
+def check_unknown(thread_id: str, found: RestartedThread, ledger: StoreLedger) -> None:
     """Nobody was told of it: a thread that was being made, with nothing in it that is not another's."""
     numbers = [number for number in found.numbers if number != RESTART_NUMBER]
     fits = any(

@@ -17,7 +17,7 @@ from tests.faults.store_ledger import StoreLedger, Told
 from tests.faults.store_session import SECRET
 from tests.faults.store_workloads import HOME
 
-__all__ = ["check_home", "holders_of_secret", "is_judged"]
+__all__ = ["check_home", "holders_of_secret", "is_judged", "places_of"]
 
 _ROLLOUT = re.compile(
     rf"{HOME}/(?:sessions|archived_sessions)/(?:.+/)?rollout-[^/]*?([0-9a-f-]{{36}})\.jsonl(\.zst)?"
@@ -72,7 +72,7 @@ def _check_thread(
     files = _files_of(state, told.thread_id)
     level = told.synced if synced else told.flushed
     own = told.own(told.offered)
-    possible = own if told.rests_on is not None else [*told.base, *own]
+    possible = places_of(own if told.rests_on is not None else [*told.base, *own])
     sure = told.own(level) if told.rests_on is not None else [*told.base[: told.base_sure], *told.own(level)]
     must_be = bool(told.synced or told.base) if synced else told.begun
     assert files or not must_be, f"(e) the thread {told.key} has no file"
@@ -80,9 +80,9 @@ def _check_thread(
     missing = set(sure) - set(found.numbers)
     assert not missing, f"(a) thread {told.key}: {len(sure)} items are sure, missing: {sorted(missing)}"
     for path, each in files.items():
-        wrong = set(each.numbers) - set(possible)
+        wrong = set(each.numbers) - possible.keys()
         assert not wrong, f"(c) {path} holds what was never recorded: {sorted(wrong)}"
-        places = [possible.index(number) for number in each.numbers]
+        places = [possible[number] for number in each.numbers]
         assert places == sorted(set(places)), f"(c) {path}: items are doubled or out of order: {each.numbers}"
         secured = max((each.ends[number] for number in sure if number in each.ends), default=0)
         assert not [at for at in each.damaged if at < secured], f"(c) {path}: a damaged line among sure ones"
@@ -118,9 +118,14 @@ def _check_base(state: State, ledger: StoreLedger, told: Told) -> None:
     assert not missing, f"(a) thread {told.key} rests on items that are gone: {sorted(missing)}"
 
 
-def holders_of_secret(state: State) -> list[str]:
+def places_of(numbers: list[int]) -> dict[int, int]:
+    """Where each number stands."""
+    return {number: place for place, number in enumerate(numbers)}
+
+
+def holders_of_secret(state: State, secret: str = SECRET) -> list[str]:
     """The files that hold what is to be erased, compressed ones too."""
-    secret, found = SECRET.encode(), []
+    found = []
     for path, data in state.items():
         if data is None:
             continue
@@ -128,6 +133,6 @@ def holders_of_secret(state: State) -> list[str]:
             content = _unpacked(data) if data.startswith(b"\x28\xb5\x2f\xfd") else data
         except zstandard.ZstdError:
             content = data  # a temporary file that was cut short
-        if secret in content:
+        if secret.encode() in content:
             found.append(path)
     return found

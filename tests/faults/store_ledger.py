@@ -18,10 +18,12 @@ __all__ = ["StoreLedger", "Told"]
 
 @dataclass(slots=True)
 class Told:
-    """One thread. A count of 3 speaks of its own items 0, 1 and 2."""
+    """One thread. A count of 3 speaks of its own items up to number 2."""
 
     key: int
     thread_id: str
+    first: int = 0
+    """The number of its first own item; earlier ones are in `base`."""
     base: tuple[int, ...] = ()
     """The numbers of the items that it took over from another thread."""
     base_sure: int = 0
@@ -44,7 +46,7 @@ class Told:
     """None: that was begun."""
 
     def own(self, count: int) -> list[int]:
-        return [self.key * PRODUCER + n for n in range(count)]
+        return [self.key * PRODUCER + n for n in range(self.first, count)]
 
     @property
     def surely(self) -> list[int]:
@@ -65,6 +67,8 @@ class StoreLedger:
     """none, there, erasing, partly or erased."""
     listed: list[tuple[list[str], list[str]]] = field(default_factory=list)
     """Of each list that failed: what is missing in it, and what is too much."""
+    _listing: set[str] = field(default_factory=set)
+    """The threads that stood there when the list was begun."""
     _forking: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def copied(self) -> Self:
@@ -141,6 +145,9 @@ class StoreLedger:
     def _take_returned(self, note: dict[str, Any]) -> None:
         self.threads[note["key"]].calls_ended |= {note["call"]}
 
+    def _take_ready(self, note: dict[str, Any]) -> None:
+        """Nothing is promised by that."""
+
     def _take_begin(self, note: dict[str, Any]) -> None:
         operation = note["operation"]
         if operation == "erase":
@@ -166,15 +173,17 @@ class StoreLedger:
     def _take_listed(self, note: dict[str, Any]) -> None:
         """Each thread that has a record, once, unless something could not be looked at; no deleted one."""
         ids = note["ids"]
-        must = (
-            set()
-            if note["passed_over"]
-            else {t.thread_id for t in self.threads.values() if t.begun and t.deleted is False}
-        )
+        must = set() if note["passed_over"] else self._listing & self._standing()
         may = {t.thread_id for t in self.threads.values() if t.deleted is not True}
         doubled = [each for each in ids if ids.count(each) > 1]
         if must - set(ids) or set(ids) - may or doubled:
             self.listed.append((sorted(must - set(ids)), sorted({*ids} - may) + doubled))
+
+    def _take_listing(self, note: dict[str, Any]) -> None:
+        self._listing = self._standing()
+
+    def _standing(self) -> set[str]:
+        return {t.thread_id for t in self.threads.values() if t.begun and t.deleted is False}
 
     def _take_left(self, note: dict[str, Any]) -> None:
         """The threads have told by themselves."""

@@ -36,13 +36,15 @@ class RestartedThread:
     """With the item of the restart; None: it can't be opened, because it has no whole line."""
 
 
-def restart_home(path: Path) -> dict[str, RestartedThread]:
-    """Go on with every thread of the home; raises AssertionError for whatever must not be."""
+def restart_home(path: Path, *, number: int = RESTART_NUMBER) -> dict[str, RestartedThread]:
+    """Go on with every thread of the home, with one item of this number; raises AssertionError for whatever
+    must not be.
+    """
     try:
         with LocalThreads(Home(path), config=RecorderConfig(close_seconds=30)) as threads:
             found = _look(threads)
             for thread_id, each in found.items():
-                _go_on(threads, thread_id, each)
+                _go_on(threads, thread_id, each, number)
     except RolloutError as error:
         raise AssertionError(f"the restart failed: {type(error).__name__}: {error}") from error
     for each in Home(path).rollouts():
@@ -78,7 +80,7 @@ def _read(threads: LocalThreads, thread_id: str) -> tuple[list[int], int]:
     return numbers, len(history.warnings)
 
 
-def _go_on(threads: LocalThreads, thread_id: str, each: RestartedThread) -> None:
+def _go_on(threads: LocalThreads, thread_id: str, each: RestartedThread, number: int) -> None:
     if each.archived:
         threads.unarchive(thread_id)
     try:
@@ -87,10 +89,10 @@ def _go_on(threads: LocalThreads, thread_id: str, each: RestartedThread) -> None
         assert not each.numbers, f"a thread of {len(each.numbers)} items is refused"
         return
     thread = BlockingThread(opened)
-    thread.record(numbered_item(RESTART_NUMBER, 50))
+    thread.record(numbered_item(number, 50))
     thread.sync()
     thread.close()
     each.after, _ = _read(threads, thread_id)
-    assert each.after == [*each.numbers, RESTART_NUMBER], f"the restart lost or doubled items of {thread_id}"
+    assert each.after == [*each.numbers, number], f"the restart lost or doubled items of {thread_id}"
     text = os.fspath(threads.home.find_thread(thread_id))
     assert text.endswith(".jsonl"), f"{text} was appended to as it was"

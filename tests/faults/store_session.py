@@ -61,14 +61,13 @@ class StoreSession:
     """One program with one store."""
 
     def __init__(
-        self, home: Path, *, mark: Callable[[str], None], lift: Callable[[], None], patient: bool
+        self, home: Path, *, mark: Callable[[str], None], patient: bool, first_key: int = 10
     ) -> None:
         self.home = home
-        self.lift = lift
         self._mark_text = mark
         self._config = config_of(patient=patient)
         self._store = LocalThreadStore(home, config=self._config, collect_git=False)
-        self._next_key = 10
+        self._next_key = first_key
         self._next_call = 0
 
     def mark(self, kind: str, **fields: Any) -> None:
@@ -209,11 +208,11 @@ class StoreSession:
         if await self._try("compact", lambda: thread.compact(_summarise)) is not None:
             self.mark("sync", key=pen.key, upto=upto)
 
-    def whisper(self, pen: Pen) -> None:
+    def whisper(self, pen: Pen, secret: str = SECRET) -> None:
         """Record what will be erased."""
         if pen.thread is not None:
-            pen.thread.record_nowait(RolloutItem.raw("x_note", {"text": f"it is {SECRET}"}))
-            pen.thread.record_nowait(ResponseItem.message("user", f"the key: {SECRET}!"))
+            pen.thread.record_nowait(RolloutItem.raw("x_note", {"text": f"it is {secret}"}))
+            pen.thread.record_nowait(ResponseItem.message("user", f"the key: {secret}!"))
 
     async def close(self, pen: Pen) -> None:
         if pen.thread is None:
@@ -253,19 +252,21 @@ class StoreSession:
             self.mark("done", operation=operation, key=pen.key)
         return done is not None
 
-    async def erase(self, pens: Sequence[Pen]) -> None:
-        self.mark("begin", operation="erase", key=None)
-        needle, ids = Needle.text(SECRET), [pen.thread_id for pen in pens]
+    async def erase(self, pens: Sequence[Pen] | None, secret: str = SECRET) -> None:
+        """In these threads, or in all of the home."""
+        self.mark("begin", operation="erase", key=None, secret=secret)
+        needle, ids = Needle.text(secret), None if pens is None else [pen.thread_id for pen in pens]
         for _ in range(_TRIES):
             made = await self._try("erase", lambda: self._store.erase(ids, needle=needle))
             if made is not None and not made[0].left and not made[0].plan.unread:
-                self.mark("done", operation="erase", key=None)
+                self.mark("done", operation="erase", key=None, secret=secret)
                 return
             if made is not None:
                 self.mark("partly")
 
     async def list(self) -> None:
         """All threads; the index is made and written by that."""
+        self.mark("listing")
         page = await self._try("list", lambda: self._store.list_threads(archived=None, limit=1000))
         if page is not None:
             told = [str(each) for each in page[0].passed_over]

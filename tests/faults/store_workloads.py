@@ -129,7 +129,7 @@ async def _make_standing(home: Path) -> None:
     def ignore(*_: object) -> None:
         """Nobody asks."""
 
-    session = StoreSession(home, mark=ignore, lift=ignore, patient=True)
+    session = StoreSession(home, mark=ignore, patient=True)
     async with LocalThreadStore(home, config=config_of(patient=True), collect_git=False) as store:
         for pen in (Pen(0, _FIRST), Pen(1, _SECOND)):
             pen.thread = await store.create_thread(SessionMeta(cwd="/", id=pen.thread_id))
@@ -172,12 +172,11 @@ def run_store_workload(
     root: str,
     *,
     mark: Callable[[str], None],
-    lift: Callable[[], None],
     patient: bool,
     linger: bool,
 ) -> None:
     """Run one in this process; as `workloads.run_workload`."""
-    session = StoreSession(home_in(root), mark=mark, lift=lift, patient=patient)
+    session = StoreSession(home_in(root), mark=mark, patient=patient)
 
     async def run() -> None:
         await session.enter()

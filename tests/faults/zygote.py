@@ -52,7 +52,6 @@ def _run(shim: Shim, job: dict[str, Any]) -> None:
             job["workload"],
             job["root"],
             mark=shim.mark,
-            lift=shim.lift,
             patient=job["patient"],
             linger=job["linger"],
         )
