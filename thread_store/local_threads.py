@@ -29,7 +29,7 @@ from protocol.errors import (
 )
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
@@ -409,4 +409,4 @@ def read_meta(path: str | os.PathLike[str]) -> SessionMeta:
     head = require_rollout(path)
     if head.meta is None or head.meta.line is None:
         return SessionMeta(id=head.thread_id, cwd="")
-    return decode_meta(head.meta.line.payload)
+    return meta_of(head.meta.line)

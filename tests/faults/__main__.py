@@ -6,6 +6,7 @@ sweep    every single fault of every workload    --workload NAME --plan PLAN --s
 power    states after a power cut                --states 1000 --faults N --workload NAME --plan PLAN
 locks    processes fight for one thread          --seconds 60 --fighters 20 --kind flock|lease
 prefixes histories of a thread, cut at any byte  --histories 500 --seed 1
+fuzz     hostile bytes for all that reads         --inputs 1000000 --seed 1 --target NAME --replay FILE
 mutants  the proof that each harness can fail    [NAME …] --all
 """
 
@@ -21,6 +22,8 @@ import time
 from pathlib import Path
 
 from tests.faults import mutants
+from tests.faults.fuzz import FuzzReport, fuzz, replay
+from tests.faults.fuzz_targets import TARGETS
 from tests.faults.kill import KillReport, kill_many
 from tests.faults.lock_fight import KINDS, fight
 from tests.faults.mounts import has_loop_devices
@@ -92,6 +95,39 @@ def _prefixes(arguments: argparse.Namespace) -> int:
     print(f"{report.prefixes:,} cut behind a record, {report.inside:,} inside one, {report.forks:,} forked")
     print(f"{report.open_calls:,} times an unsafe call was open, and told of")
     print(f"{report.folds:,} states compared with the one from scratch, {time.monotonic() - begin:.0f} s")
+    return _say_failures(report.failures)
+
+
+def _fuzz(arguments: argparse.Namespace) -> int:
+    if arguments.replay is not None:
+        wrong = replay(arguments.replay)
+        print(wrong or "nothing is wrong with it")
+        return FAILED if wrong else 0
+    report, begin, told = FuzzReport(), time.monotonic(), 0
+    for report in fuzz(
+        arguments.inputs,
+        seed=arguments.seed,
+        processes=arguments.processes,
+        targets=arguments.target,
+        keep=arguments.keep,
+    ):
+        if report.inputs - told >= 20_000:
+            told = report.inputs
+            print(
+                f"… {told:,} of {arguments.inputs:,}, {len(report.kinds)} kinds of failures", file=sys.stderr
+            )
+        if arguments.stop_at and len(report.failures) >= arguments.stop_at:
+            break
+    seconds = time.monotonic() - begin
+    rate = report.inputs / seconds
+    print(f"{report.inputs:,} inputs, seed {arguments.seed}, {seconds:.0f} s, {rate:.0f}/s")
+    print(f"at most {report.rss_mb:.0f} MB resident in a process")
+    for name, count in report.counts.most_common():
+        slowest, number = report.slowest[name]
+        each_us = report.spent[name] / count
+        print(f"  {count:9,} {name}: {each_us:.0f} µs each, at most {slowest * 1000:.0f} ms (input {number})")
+    for kind, count in report.kinds.most_common():
+        print(f"  {count:9,} times {kind}")
     return _say_failures(report.failures)
 
 
@@ -203,6 +239,11 @@ def _parse() -> argparse.Namespace:
     locks.add_argument("--fighters", type=int, default=20)
     locks.add_argument("--kind", choices=KINDS, help="only this one")
     add("prefixes", _prefixes).add_argument("--histories", type=int, default=500)
+    fuzzing = add("fuzz", _fuzz)
+    fuzzing.add_argument("--inputs", type=int, default=20_000)
+    fuzzing.add_argument("--target", choices=TARGETS, action="append", help="only this one, or these")
+    fuzzing.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where failing inputs go")
+    fuzzing.add_argument("--replay", type=Path, metavar="FILE", help="judge a kept input again")
     add("disk", _disk).add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS | EXT4_SCENARIOS)}"
     )

@@ -17,7 +17,7 @@ from typing import Self
 
 from protocol.errors import NotARollout, RolloutUnreadable
 from protocol.line import RolloutLine
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from rollout.head import RolloutHead, find_head
 from rollout.lines import (
     BOM,
@@ -131,7 +131,7 @@ class OpenRollout:
     @cached_property
     def meta(self) -> SessionMeta:
         """Its first session_meta, decoded."""
-        return decode_meta(self.meta_line.payload)
+        return meta_of(self.meta_line)
 
     @property
     def paginated(self) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from protocol.codec import REFUSALS, encode_value
+from protocol.decoding import convert_plain
 from protocol.session_memory import SessionMemory
 from protocol.validity import parse_value
 
@@ -50,7 +51,8 @@ def decode_state(data: bytes, kind: type[_T]) -> _T:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        return msgspec.convert(_with_raw_payloads(json.loads(data)), kind, dec_hook=_decode_memory)
+        state: _T = convert_plain(_with_raw_payloads(json.loads(data)), kind, dec_hook=_decode_memory)
+        return state
 
 
 def _with_raw_payloads(value: Any) -> Any:
