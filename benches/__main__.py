@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume")
+BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "redact", "search", "list")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -73,6 +73,14 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
         return await read_rows(
             options.dir, rounds=rounds, file_bytes=1_000_000 if options.quick else 50_000_000
         )
+    if options.bench == "redact":
+        from benches.redact import redact_rows
+
+        return await redact_rows(rounds=rounds, items=500 if options.quick else 20_000)
+    if options.bench == "list":
+        from benches.list import list_rows
+
+        return await list_rows(options.dir, rounds=rounds, threads=2_000 if options.quick else 100_000)
     if options.bench == "store":
         from benches.store import store_rows
 
@@ -80,6 +88,11 @@ async def _short_bench(options: argparse.Namespace, rounds: int) -> list[Row]:
         return await store_rows(
             options.dir, rounds=rounds, churned=churned, open_at_once=open_at_once, items=items
         )
+    if options.bench == "search":
+        from benches.search import search_rows
+
+        threads, thread_bytes = (20, 100_000) if options.quick else (300, 2_000_000)
+        return await search_rows(options.dir, rounds=rounds, threads=threads, thread_bytes=thread_bytes)
     from benches.start import start_rows
 
     return await start_rows(rounds=rounds)

@@ -30,7 +30,7 @@ from thread_store.folding.thread_folding import line_hash
 from thread_store.home import Home
 from thread_store.resume.resume_state import read_resume_state
 
-__all__ = ["resume_rows"]
+__all__ = ["peak_bytes", "resume_rows"]
 
 SMALL_BYTES = 1_000_000
 TAIL_LINES = 500
@@ -117,12 +117,13 @@ def _memory(home: Home, *paths: Path) -> tuple[int, int]:
 def _print_memory(home: Home, small: str, big: str) -> None:
     """What `_memory` reads."""
     read_resume_state(small, home)
-    before = _peak_bytes()
+    before = peak_bytes()
     state = read_resume_state(big, home)
-    print(_peak_bytes() - before, sum(item.size_bytes for item in state.items))
+    print(peak_bytes() - before, sum(item.size_bytes for item in state.items))
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """The most memory that this process has had so far."""
     status = Path("/proc/self/status")
     if status.exists():  # getrusage would tell the peak of the process that started this one
         lines = status.read_text(encoding="ascii").splitlines()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from protocol import tracks
     from protocol.approvals import Approval, ApprovalFold
+    from protocol.blobs import Blob, BlobProblem
+    from protocol.bounding import StorageBounds
     from protocol.call_state import Decision, ToolCall
     from protocol.checks import Check, CheckFold
     from protocol.codec import encode_item
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
         PendingQueueFull,
         RecorderClosed,
         RecordTooLarge,
+        RedactionFailed,
+        RedactionUnavailable,
         ResumeRefused,
         RolloutError,
         RolloutExists,
@@ -93,7 +97,7 @@ if TYPE_CHECKING:
         WriterItem,
     )
     from protocol.plans import Plan, Todo
-    from protocol.redact import redact_item
+    from protocol.redact import redact_item, redact_item_by, redact_text
     from protocol.response_items import (
         CustomToolCall,
         CustomToolCallOutput,
@@ -142,6 +146,8 @@ __all__ = [
     "ApprovalFold",
     "ApprovalItem",
     "BaseInstructions",
+    "Blob",
+    "BlobProblem",
     "CallChange",
     "CallItem",
     "CallNotResolvable",
@@ -201,6 +207,8 @@ __all__ = [
     "ReasoningItem",
     "RecordTooLarge",
     "RecorderClosed",
+    "RedactionFailed",
+    "RedactionUnavailable",
     "ResponseItem",
     "ResumeRefused",
     "RolloutError",
@@ -216,6 +224,7 @@ __all__ = [
     "Setting",
     "SourceItem",
     "StateItem",
+    "StorageBounds",
     "TaskComplete",
     "TaskStarted",
     "ThreadFacts",
@@ -261,11 +270,15 @@ __all__ = [
     "parse_timestamp",
     "place_document",
     "redact_item",
+    "redact_item_by",
+    "redact_text",
     "tracks",
     "upcast_document",
 ]
 
 _NAMES = {
+    "blobs": "Blob BlobProblem",
+    "bounding": "StorageBounds",
     "codec": "encode_item",
     "content": "EncryptedContent InputAudio InputImage InputText OutputText",
     "context": "Compacted InterAgentCommunication TokenUsageRecord TurnContext WorldState",
@@ -273,7 +286,8 @@ _NAMES = {
     "errors": (
         "ActiveWriter ApprovalAnswered CallNotResolvable CallRefused CompactionRefused ForkPointInvalid "
         "ForkRefused InvalidLine InvalidThreadId ItemNotEncodable NotARollout "
-        "PendingQueueFull RecordTooLarge RecorderClosed ResumeRefused RolloutError RolloutExists "
+        "PendingQueueFull RecordTooLarge RecorderClosed RedactionFailed RedactionUnavailable ResumeRefused "
+        "RolloutError RolloutExists "
         "RolloutMoved RolloutReplaced RolloutUnreadable RolloutWriteError ThreadNotFound "
         "ThreadReferenced UnwrittenItems WriterFenced WriterHolder"
     ),
@@ -290,7 +304,7 @@ _NAMES = {
         "ApprovalItem CallItem CheckItem ErasedItem FilesItem GapItem MemoryItem SourceItem StateItem "
         "WriterItem"
     ),
-    "redact": "redact_item",
+    "redact": "redact_item redact_item_by redact_text",
     "response_items": (
         "CustomToolCall CustomToolCallOutput FunctionCall FunctionCallOutput LocalShellCall Message "
         "Reasoning ResponseItem WebSearchCall"

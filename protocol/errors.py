@@ -26,6 +26,8 @@ __all__ = [
     "PendingQueueFull",
     "RecordTooLarge",
     "RecorderClosed",
+    "RedactionFailed",
+    "RedactionUnavailable",
     "ResumeRefused",
     "RolloutError",
     "RolloutExists",
@@ -118,6 +120,32 @@ class ItemNotEncodable(RolloutError, ValueError):
         super().__init__(f"{what} can't be recorded: {reason}")
         self.reason = reason
         self.item_type = item_type
+
+
+class RedactionFailed(ItemNotEncodable):
+    """The redactor's hook failed, or changed what it may not: nothing was accepted, in clear least of all.
+
+    Of the hook's own error it tells the name alone (`cause_type`): its text may hold what was to be hidden.
+    """
+
+    code = "redaction_failed"
+
+    def __init__(self, reason: str, *, item_type: str | None = None, cause_type: str | None = None) -> None:
+        super().__init__(f"the redactor {reason}", item_type=item_type)
+        self.hint = "Mend the hook (RecorderConfig.redact, redact_items), then record the item again"
+        self.cause_type = cause_type
+
+
+class RedactionUnavailable(RolloutError):
+    """The built-in rules need a package that isn't installed, or can't be loaded."""
+
+    code = "redaction_unavailable"
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the rules for secrets can't be loaded: {cause}",
+            hint="Install them: pip install 'rollout-recorder[redact]'",
+        )
 
 
 class RecordTooLarge(RolloutError, ValueError):

@@ -42,6 +42,15 @@ class RolloutLine(Struct, kw_only=True, gc=False):
     source: bytes | None = field(default=None, name="\x7fsource")
     upcast_from: FormatName | None = field(default=None, name="\x7fupcast_from")
 
+    @property
+    def number(self) -> int | None:
+        """Its ordinal; for a record that was erased the one that it had (FORMAT.md, Erasing)."""
+        if self.ordinal is not None or self.type != "x_erased":
+            return self.ordinal
+        payload = self.payload_object()
+        number = payload.get("ordinal") if isinstance(payload, dict) else None
+        return number if isinstance(number, int) and not isinstance(number, bool) else None
+
     def item(self) -> RolloutItem:
         """Decode the payload into its typed item; what has no type of its own comes as raw item."""
         return decode_item(self.type or "", self.payload)

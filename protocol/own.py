@@ -193,6 +193,8 @@ class ErasedItem(RolloutItem, kw_only=True):
     at: int | str | None = None
     """The byte offset of the erased record, or when it was erased."""
     reason: str | None = None
+    was: str | None = None
+    """Where another rollout's history ends with this line: the first 16 digits of the sha256 that it had."""
 
 
 class GapItem(RolloutItem, kw_only=True):

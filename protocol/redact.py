@@ -6,7 +6,10 @@ carries a signature stays whole, as any change would void it.
 
 What a tool was given (`arguments`, `input`) is the user's text throughout, whatever its names.
 A text that is itself a JSON document is redacted inside, so that escapes hide nothing, and
-then as a text.
+then as a text; what comes of it is JSON again.
+
+A hook that fails is an error, and its own error isn't passed on: its text, or a frame of it, may
+hold what was to be hidden.
 """
 
 from __future__ import annotations
@@ -14,21 +17,56 @@ from __future__ import annotations
 import json
 import operator
 import re
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from msgspec import Raw, Struct, structs
 
-from protocol.codec import compact_json, encode_value, to_plain
-from protocol.errors import ItemNotEncodable
+from protocol.codec import compact_json, encode_payload, encode_value, kind_of, to_plain
+from protocol.errors import ItemNotEncodable, RedactionFailed
 from protocol.items import RawItem, RolloutItem
+from protocol.sealed import SEALED, is_signed
 
-__all__ = ["Redactor", "redact_item"]
+__all__ = [
+    "HOOK_RULE",
+    "ItemRedactor",
+    "QuickRedactor",
+    "Redactor",
+    "marker",
+    "parse_keeping_numbers",
+    "redact_item",
+    "redact_item_by",
+    "redact_text",
+]
 
 Redactor = Callable[[str], str]
+"""Takes a text and returns it without what must not be stored."""
 
-_SIGNATURES = frozenset({"signature", "thoughtSignature", "thinkingSignature", "thought_signature"})
-_SEALED = frozenset({"encrypted_content", "encrypted_function_args", *_SIGNATURES})
+ItemRedactor = Callable[[RolloutItem], RolloutItem]
+"""The same for a whole item."""
+
+HOOK_RULE = "hook"
+"""What a change counts as that put no marker there."""
+
+
+class QuickRedactor(Protocol):
+    """A redactor that can tell at one look at a payload that it would change nothing in it."""
+
+    def __call__(self, text: str, /) -> str:
+        """As any redactor."""
+
+    def may_change(self, payload: bytes, /) -> bool:
+        """Whether any text of this payload (JSON), or of a JSON text in it, might be changed."""
+
+
+def marker(rule: str) -> str:
+    """What stands in the place of what a rule found."""
+    return f"[redacted:{rule}]"
+
+
+_MARKER = re.compile(r"\[redacted:([^\]\s]{1,100})\]")
+
 _ID_ENDINGS = ("_id", "_ids", "Id", "Ids", "_uuid", "Uuid")
 _KEPT_NAMES = frozenset({"id", "ids", "uuid", "sha1", "sha256", "hash", "digest", "commit"})
 _HASH_ENDINGS = ("_sha256", "_sha1", "_hash", "_digest")
@@ -40,46 +78,122 @@ _FIELD_WORDS = _WORDS | {
     "history_mode",
     "key",
     "kind",
+    "last_line",
     "model_provider",
     "outcome",
     "phase",
+    "quarantine",
     "scope",
     "state",
     "status",
     "x_pad",
 }
 _TOKEN = re.compile(r"\S{1,256}")
+_JSON_SPACE = " \t\r\n"
 _WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
-_NAME = re.compile(r"[A-Za-z_$@][A-Za-z0-9_.$@-]*")
+# A longer one, or one with digits as tokens have them, may be a secret that serves as a name.
+_NAME = re.compile(r"(?:[A-Za-z_$@][A-Za-z_.$@-]{0,63}|[A-Za-z_$@][A-Za-z0-9_.$@-]{0,15})\Z")
 _TOOL_INPUT = frozenset({"arguments", "input", "parameters", "args"})
 
 
-def redact_item(item: RolloutItem, redact: Redactor) -> RolloutItem:
+def redact_item(item: RolloutItem, redact: Redactor, *, tally: Counter[str] | None = None) -> RolloutItem:
     """A new item with every text put through `redact`; the same one if that changes nothing.
 
+    `tally` counts by rule what was replaced; what has no marker (`marker`) counts as `HOOK_RULE`.
+
     Raises:
-        ItemNotEncodable: `redact` gave no text, or the item holds what JSON has no form for.
+        RedactionFailed: `redact` raised an error, or gave no text.
+        ItemNotEncodable: the item holds what JSON has no form for.
     """
-    walk = _Walk(redact, item.record_type)
+    may_change = getattr(redact, "may_change", None)  # isinstance of a Protocol costs more than the rest
+    if may_change is not None and not _call(may_change, _payload(item), item.record_type):
+        return item
+    walk = _Walk(redact, item.record_type, tally)
     if isinstance(item, RawItem):
         return walk.raw_item(item)
     changed: RolloutItem = walk.struct(item)
     return changed
 
 
+def redact_text(text: str, redact: Redactor, *, tally: Counter[str] | None = None) -> str:
+    """A text that is no part of an item (a title, say), put through `redact` as one of an item's would be.
+
+    Raises:
+        RedactionFailed: as `redact_item`.
+    """
+    return _Walk(redact, None, tally).text(text)
+
+
+def redact_item_by(item: RolloutItem, redact: ItemRedactor) -> RolloutItem:
+    """An item put through a hook on whole items.
+
+    Raises:
+        RedactionFailed: the hook raised an error, gave no item of that type, or changed an id, a hash or a
+            signed or encrypted block.
+    """
+    record_type, before = item.record_type, _payload(item)  # first: the hook may change the item itself
+    changed: RolloutItem = _call(redact, item, record_type)
+    if not isinstance(changed, RolloutItem) or changed.record_type != record_type:
+        raise RedactionFailed(f"gave no item of type {record_type}", item_type=record_type)
+    after = _payload(changed)
+    if after != before:
+        kept, left = ([*_kept_in(parse_keeping_numbers(each, record_type))] for each in (before, after))
+        if kept != left:
+            reason = "changed an id, a hash, or a signed or encrypted block"
+            raise RedactionFailed(reason, item_type=record_type)
+    return changed
+
+
+def _call(hook: Callable[[Any], Any], value: Any, record_type: str | None) -> Any:
+    try:
+        return hook(value)
+    except Exception as error:  # noqa: BLE001  # whatever it is: nothing may pass in clear
+        cause_type = type(error).__name__
+    # Not inside of the handler: the error would be its context, with all it holds.
+    raise RedactionFailed(f"failed with {cause_type}", item_type=record_type, cause_type=cause_type)
+
+
+def _payload(item: RolloutItem) -> bytes:
+    payload = bytearray()
+    encode_payload(item, payload, kind_of(item))
+    return bytes(payload)
+
+
+def _kept_in(value: Any) -> Iterator[Any]:
+    """Everything in a plain value that no redactor may change."""
+    if isinstance(value, dict):
+        if is_signed(value):
+            yield value
+            return
+        for key, each in value.items():
+            if key in _TOOL_INPUT:
+                continue
+            if _is_kept(key, each):
+                yield key, each
+            else:
+                yield from _kept_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _kept_in(each)
+
+
 class _Walk:
     """Values are rebuilt only where something changed, so that the rest stays as it is."""
 
-    def __init__(self, redact: Redactor, record_type: str) -> None:
+    def __init__(self, redact: Redactor, record_type: str | None, tally: Counter[str] | None) -> None:
         self._redact = redact
         self._record_type = record_type
+        self._tally = tally
 
     def raw_item(self, item: RawItem) -> RawItem:
         payload = item.payload
         encoded = isinstance(payload, bytes | bytearray | memoryview | Raw)
-        value = _parse_keeping_numbers(bytes(payload), item.record_type) if encoded else payload
+        if not encoded:
+            changed = self.value(payload)
+            return item if changed is payload else RawItem(item.record_type, changed)
+        value, shadowed = _parse_all(bytes(payload), item.record_type)
         changed = self.value(value)
-        return item if changed is value else RawItem(item.record_type, changed)
+        return item if changed is value and not shadowed else RawItem(item.record_type, changed)
 
     def struct(self, value: Any) -> Any:
         changes = {}
@@ -95,7 +209,7 @@ class _Walk:
     def value(self, value: Any) -> Any:
         """Any value: names of ids, hashes and words are respected."""
         if isinstance(value, dict):
-            return value if _is_signed(value) else self._entries(value, self._entry)
+            return value if is_signed(value) else self._entries(value, self._entry)
         return self._other(value, self.value)
 
     def tool_input(self, value: Any) -> Any:
@@ -105,23 +219,43 @@ class _Walk:
         return self._other(value, self.tool_input)
 
     def text(self, text: str) -> str:
-        inside = self._inside(text)
-        changed = self._redact(inside)
+        inside, is_json = self._inside(text)
+        changed = _call(self._redact, inside, self._record_type)
         if not isinstance(changed, str):
-            raise ItemNotEncodable(
-                f"the redactor gave a {type(changed).__name__}, not a text", item_type=self._record_type
-            )
-        return text if changed == text else changed
+            reason = f"gave a {type(changed).__name__}, not a text"
+            raise RedactionFailed(reason, item_type=self._record_type)
+        if changed == inside:
+            return inside
+        self._count(inside, changed)
+        return self._as_json(changed) if is_json else changed
 
-    def _inside(self, text: str) -> str:
-        if text[:1] not in ("{", "["):
-            return text
+    def _inside(self, text: str) -> tuple[str, bool]:
+        """The text, redacted inside if it is a JSON document, and whether it is one."""
+        if text.lstrip(_JSON_SPACE)[:1] not in ("{", "["):
+            return text, False
         try:
-            value = _parse_keeping_numbers(text.encode(), self._record_type)
+            value, shadowed = _parse_all(text.encode(), self._record_type)
         except (ItemNotEncodable, UnicodeEncodeError):
-            return text
+            return text, False
         changed = self.tool_input(value)
-        return text if changed is value else encode_value(changed, self._record_type).decode()
+        if changed is value and not shadowed:
+            return text, True
+        return encode_value(changed, self._record_type).decode(), True
+
+    def _as_json(self, text: str) -> str:
+        """A JSON document stays one, though its redactor took a quote or a bracket with it."""
+        try:
+            compact_json(text.encode("utf-8", "surrogatepass"), self._record_type)
+        except ItemNotEncodable:
+            return encode_value({"redacted": text}, self._record_type).decode()
+        return text
+
+    def _count(self, before: str, after: str) -> None:
+        if self._tally is None:
+            return
+        made = Counter(_MARKER.findall(after))
+        made.subtract(_MARKER.findall(before))
+        self._tally.update(+made or {HOOK_RULE: 1})
 
     def _entry(self, key: str, value: Any) -> tuple[str, Any]:
         if key in _TOOL_INPUT:
@@ -168,28 +302,43 @@ class _Walk:
         data = bytes(raw)
         if not data.lstrip().startswith((b'"', b"{", b"[")):
             return raw
-        value = _parse_keeping_numbers(data, self._record_type)
+        value, shadowed = _parse_all(data, self._record_type)
         changed = change(value)
-        return raw if changed is value else changed
+        return raw if changed is value and not shadowed else changed
 
 
 def _is_kept(key: str, value: Any) -> bool:
     """Whether a member is an id, a hash or sealed. A name proves little: the value must look so too."""
     members = value if isinstance(value, list | tuple) else (value,)
-    if key in _SEALED:
+    if key in SEALED:
         return all(isinstance(each, str) for each in members)
     named = key in _KEPT_NAMES or key.endswith(_ID_ENDINGS) or key.endswith(_HASH_ENDINGS)
     return named and all(isinstance(each, str) and _TOKEN.fullmatch(each) for each in members)
 
 
-def _is_signed(value: dict[Any, Any]) -> bool:
-    return any(value.get(name) for name in _SIGNATURES)
+def parse_keeping_numbers(data: bytes, record_type: str | None) -> Any:
+    """JSON as values; each number is kept as its own text (a `Raw`).
 
-
-def _parse_keeping_numbers(data: bytes, record_type: str) -> Any:
-    """JSON as values; each number is kept as its own text."""
+    Raises:
+        ItemNotEncodable: it is no JSON.
+    """
     compact_json(data, record_type)
     return json.loads(data, parse_int=_number, parse_float=_number)
+
+
+def _parse_all(data: bytes, record_type: str | None) -> tuple[Any, bool]:
+    """The same, and whether a member stands behind another one of its name, which nobody would look at."""
+    compact_json(data, record_type)
+    shadowed = False
+
+    def take(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal shadowed
+        members = dict(pairs)
+        shadowed = shadowed or len(members) < len(pairs)
+        return members
+
+    value = json.loads(data, parse_int=_number, parse_float=_number, object_pairs_hook=take)
+    return value, shadowed
 
 
 def _number(text: str) -> Raw:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 
-__all__ = ["format_timestamp", "now_ms", "parse_timestamp"]
+__all__ = ["format_timestamp", "milliseconds_of", "now_ms", "parse_timestamp"]
 
 
 def now_ms() -> int:
@@ -36,3 +36,9 @@ def parse_timestamp(text: str | None) -> datetime | None:
         return stamp.replace(tzinfo=UTC) if stamp.tzinfo is None else stamp.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def milliseconds_of(text: str | None) -> int | None:
+    """The stamp as milliseconds since the epoch; None if it isn't one."""
+    moment = parse_timestamp(text)
+    return None if moment is None else round(moment.timestamp() * 1000)

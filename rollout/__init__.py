@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rollout.recorder import RolloutRecorder
     from rollout.repair import repair_rollout
     from rollout.scanner import ReverseJsonlScanner
+    from rollout.secret_rules import SecretRules
 
 __all__ = [
     "Durability",
@@ -29,6 +30,7 @@ __all__ = [
     "ReverseJsonlScanner",
     "RolloutRecord",
     "RolloutRecorder",
+    "SecretRules",
     "WriterHealth",
     "blocking",
     "check_rollout",
@@ -44,6 +46,7 @@ _HOMES = {
     "ReverseJsonlScanner": "rollout.scanner",
     "RolloutRecord": "rollout.record",
     "RolloutRecorder": "rollout.recorder",
+    "SecretRules": "rollout.secret_rules",
     "WriterHealth": "rollout.health",
     "check_rollout": "rollout.check",
     "read_rollout": "rollout.reader",

@@ -136,8 +136,9 @@ class _Scan:
             self.torn_from = offset
 
     def _take_line(self, line: RolloutLine, offset: int) -> None:
-        if line.ordinal is not None and line.ordinal >= self.next_ordinal:
-            self.next_ordinal = line.ordinal + 1
+        number = line.number
+        if number is not None and number >= self.next_ordinal:
+            self.next_ordinal = number + 1
         if self.last_timestamp_ms is None and (stamp := parse_timestamp(line.timestamp)) is not None:
             self.last_timestamp_ms = int(stamp.timestamp() * 1000)
         if line.type == "x_writer":

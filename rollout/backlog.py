@@ -11,7 +11,11 @@ Two kinds of position: a *stream* position counts the bytes accepted by this rec
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.blobs import Blob
 
 __all__ = ["Backlog", "Chunk"]
 
@@ -19,9 +23,17 @@ __all__ = ["Backlog", "Chunk"]
 class Chunk:
     """A run of whole lines. `handed` of its bytes were given to the OS, the first at `offset`."""
 
-    __slots__ = ("data", "handed", "items", "note_bytes", "offset", "start")
+    __slots__ = ("blobs", "blobs_placed", "data", "handed", "items", "note_bytes", "offset", "start")
 
-    def __init__(self, data: bytearray, *, start: int, items: int, note_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        data: bytearray,
+        *,
+        start: int,
+        items: int,
+        note_bytes: int = 0,
+        blobs: Sequence[Blob] = (),
+    ) -> None:
         self.data = data
         self.start = start
         """Stream position of the first byte behind the note."""
@@ -32,6 +44,9 @@ class Chunk:
         self.offset = -1
         """File offset of the first byte; -1 while nothing was handed over."""
         self.handed = 0
+        self.blobs = blobs
+        """What its lines name; they stand in its sink before any of these does."""
+        self.blobs_placed = False
 
     @property
     def end(self) -> int:
@@ -42,6 +57,15 @@ class Chunk:
     def written(self) -> int:
         """Stream position up to which the OS has it."""
         return self.start + max(0, self.handed - self.note_bytes)
+
+    def lines(self) -> bytes:
+        """Its lines, so that they can be read without anything else: blobs that stand nowhere are in them."""
+        data = bytes(self.data)
+        if not self.blobs or self.blobs_placed:
+            return data
+        from protocol.inlining import inline_lines  # for the few who bound their storage
+
+        return inline_lines(data, {each.sha256: each.data for each in self.blobs})
 
     def drop_first(self, size: int) -> None:
         """Forget the first `size` bytes, which were handed over."""
@@ -104,6 +128,8 @@ class Backlog:
         if (
             last is not None
             and not chunk.note_bytes
+            and not chunk.blobs
+            and not last.blobs  # they leave with their chunk
             and len(last.data) + len(chunk.data) <= self._chunk_bytes
             and last.offset + len(last.data) == chunk.offset
         ):
@@ -162,4 +188,4 @@ class Backlog:
 
     def undurable_lines(self) -> list[bytes]:
         """What a crash of the machine would lose now, in order."""
-        return [bytes(chunk.data) for chunk in self]
+        return [chunk.lines() for chunk in self]

@@ -154,7 +154,7 @@ class _Check:
         self._ours = self._ours or is_rollout_line(line)
         if line.upcast_from is not None:
             self._count("old_format", record)
-        elif line.timestamp is None:
+        elif line.timestamp is None and line.type != "x_erased":
             self._count("no_timestamp", record)
         if line.type == "x_gap":
             report.add_one_of_many(_gap_finding(record, line.payload_object()))

@@ -5,6 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from protocol.bounding import StorageBounds
+    from protocol.redact import ItemRedactor
 
 __all__ = ["Durability", "RecorderConfig"]
 
@@ -47,4 +52,11 @@ class RecorderConfig:
     durability: Mapping[str, Durability] = field(default_factory=dict)
     """By record type. Calls and approvals (`x_call`, `x_approval`) are always synced."""
     redact: Callable[[str], str] | None = None
-    """Applied to every text of an item before anything is stored; never to ids, hashes, signed blocks."""
+    """Applied to every text of an item before anything is stored; never to ids, hashes, signed blocks.
+    `SecretRules()` knows what secrets look like. It runs inside of `record`, so it must be quick."""
+    redact_items: ItemRedactor | None = None
+    """Applied to every item before `redact`. It returns one of the same type, with the same ids, hashes and
+    signed blocks, and doesn't change the one it is given."""
+    bounds: StorageBounds | None = None
+    """Long texts and media are kept apart as blobs; None: all of a record stands in its line, as in Codex,
+    which can't follow a blob. A store in memory keeps everything in the line."""

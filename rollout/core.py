@@ -14,7 +14,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.codec import encode_item
 from protocol.errors import NotARollout, RolloutError, RolloutExists, RolloutUnreadable, ThreadNotFound
@@ -22,20 +22,25 @@ from protocol.events import TaskStarted
 from protocol.ids import ThreadId
 from protocol.items import RolloutItem, bind
 from protocol.meta import SessionMeta
-from protocol.redact import redact_item
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import AppendState, scan_for_append
 from rollout.config import RecorderConfig
+from rollout.erase_journal import finish_begun
 from rollout.file_lock import lock_rollout
 from rollout.file_sink import FileSink
 from rollout.kept import keep_unwritten
 from rollout.paths import RolloutName
 from rollout.pending import Pending
+from rollout.redaction import Redaction
 from rollout.service import Service
 from rollout.sink import Sink
 from rollout.syscalls import FileCalls, let_go
 from rollout.thread_lock import refuse_active_writer, thread_lock_path
 from rollout.writer import Writer
+
+if TYPE_CHECKING:
+    from protocol.bounding import StorageBounds
+    from rollout.blobs import BlobCalls
 
 __all__ = ["Core", "begin_core", "continue_core", "create_core", "gap_line", "open_core", "writer_note"]
 
@@ -58,19 +63,17 @@ class Core(NamedTuple):
 
 
 class _Binder:
-    """Fills in thread and turn where an item leaves them open, and applies the redactor, if there is one."""
+    """Fills in thread and turn where an item leaves them open."""
 
-    def __init__(self, thread_id: str, redact: Callable[[str], str] | None) -> None:
+    def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
-        self._redact = redact
         # Codex passes over items without a turn: before the first one begins, the thread's id stands in.
         self._turn_id = thread_id
 
     def __call__(self, item: RolloutItem) -> RolloutItem:
         if isinstance(item, TaskStarted):
             self._turn_id = item.turn_id
-        bound = bind(item, self._thread_id, self._turn_id)
-        return bound if self._redact is None else redact_item(bound, self._redact)
+        return bind(item, self._thread_id, self._turn_id)
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
@@ -84,6 +87,7 @@ def create_core(
     config: RecorderConfig,
     service: Service,
     calls: FileCalls | None = None,
+    blob_calls: BlobCalls | None = None,
     lock: bool = True,
     fence: Callable[[], None] | None = None,
     on_close: Callable[[], None] | None = None,
@@ -99,12 +103,30 @@ def create_core(
     path = _absolute(path)
     _require_free(path)
 
-    def make_sink(line: bytes) -> FileSink:
-        return FileSink(
+    def make_sink(line: bytes) -> Sink:
+        sink = FileSink(
             path, first_line=line, gap_line=gap_line, calls=calls, lock=lock, fence=fence, on_close=on_close
         )
+        return _with_blobs(sink, config, blob_calls)
 
-    return begin_core(path, meta, config=config, service=service, make_sink=make_sink, keep=_keep)
+    return begin_core(
+        path,
+        meta,
+        config=config,
+        service=service,
+        make_sink=make_sink,
+        keep=_keep,
+        bounds=config.bounds,
+    )
+
+
+def _with_blobs(sink: Sink, config: RecorderConfig, calls: BlobCalls | None) -> Sink:
+    if config.bounds is None:
+        return sink
+    from rollout.blob_sink import BlobSink  # for the few who bound their storage
+    from rollout.blobs import BlobFolder, blob_folder
+
+    return BlobSink(sink, BlobFolder(blob_folder(sink.path), calls=calls))
 
 
 def begin_core(
@@ -115,15 +137,18 @@ def begin_core(
     service: Service,
     make_sink: Callable[[bytes], Sink],
     keep: _Keep,
+    bounds: StorageBounds | None = None,
 ) -> Core:
-    """Begin a rollout in any sink, which is made from the meta line. `path` names it in errors.
+    """Begin a rollout in any sink, which is made from the meta line. `path` names it in errors; `bounds` are
+    for one that keeps blobs.
 
     Raises:
         NotARollout: the name in the path carries another thread id than the meta line.
     """
     began_ms = now_ms()
     meta = _complete_meta(meta or SessionMeta(cwd=os.getcwd()), path, began_ms)
-    header = meta if config.redact is None else redact_item(meta, config.redact)
+    redaction = Redaction.of(config.redact, config.redact_items)
+    header = meta if redaction is None else redaction.item(meta)
     line = encode_item(header, timestamp=str(meta.timestamp), ordinal=0)
     return _assemble(
         path,
@@ -139,6 +164,7 @@ def begin_core(
         cut_bytes=0,
         stamp_ms=began_ms,
         keep=keep,
+        bounds=bounds,
     )
 
 
@@ -171,6 +197,7 @@ def open_core(
     config: RecorderConfig,
     service: Service,
     calls: FileCalls | None = None,
+    blob_calls: BlobCalls | None = None,
     lock: bool = True,
     fence: Callable[[], None] | None = None,
     on_close: Callable[[], None] | None = None,
@@ -189,6 +216,9 @@ def open_core(
         raise NotARollout(path=path, reason="it is compressed", hint=f"Expand it first: zstd -d {path}")
     if lock and fence is None and thread_lock_path(path) is not None:
         refuse_active_writer(path)  # a store, or Codex; who opens it for a store holds that lock
+    if os.path.lexists(path):
+        name = RolloutName.match(os.path.basename(path))
+        finish_begun(path, thread_id=None if name is None else name.thread_id)
     descriptor = _open_to_append(path, calls)
     try:
         if not calls.is_regular(calls.fstat(descriptor)):
@@ -211,13 +241,28 @@ def open_core(
         if isinstance(error, OSError) and not isinstance(error, RolloutError):
             raise RolloutUnreadable(path=path, cause=error) from error
         raise
-    return continue_core(path, found, sink, config=config, service=service, keep=_keep)
+    return continue_core(
+        path,
+        found,
+        _with_blobs(sink, config, blob_calls),
+        config=config,
+        service=service,
+        keep=_keep,
+        bounds=config.bounds,
+    )
 
 
 def continue_core(
-    path: str, found: AppendState, sink: Sink, *, config: RecorderConfig, service: Service, keep: _Keep
+    path: str,
+    found: AppendState,
+    sink: Sink,
+    *,
+    config: RecorderConfig,
+    service: Service,
+    keep: _Keep,
+    bounds: StorageBounds | None = None,
 ) -> Core:
-    """Go on behind what was `found` in the sink."""
+    """Go on behind what was `found` in the sink. `bounds`: for one that keeps blobs."""
     return _assemble(
         path,
         found.thread_id or "",
@@ -232,6 +277,7 @@ def continue_core(
         cut_bytes=0 if found.torn_from is None else found.size - found.torn_from,
         stamp_ms=found.last_timestamp_ms or 0,
         keep=keep,
+        bounds=bounds,
     )
 
 
@@ -270,6 +316,7 @@ def _assemble(
     cut_bytes: int,
     stamp_ms: int,
     keep: _Keep,
+    bounds: StorageBounds | None,
 ) -> Core:
     def opening(at_ms: int) -> bytes:
         note = writer_note("opened", epoch, cut_bytes=cut_bytes)
@@ -286,8 +333,8 @@ def _assemble(
         header=header,
         opening=opening,
         next_ordinal=next_ordinal,
-        bind=_Binder(thread_id, config.redact),
-        bind_all=config.redact is not None,
+        bind=_Binder(thread_id),
+        bounds=bounds,
         stamp_ms=stamp_ms,
     )
     writer = Writer(

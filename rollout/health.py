@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Mapping
+
+from msgspec import Struct, field
 
 from rollout.state import WriterState
 
@@ -26,3 +28,5 @@ class WriterHealth(Struct, frozen=True):
     """How often a write, sync or reopen had to be tried again."""
     reopens: int
     """How often the file was healed."""
+    redactions: Mapping[str, int] = field(default_factory=dict)
+    """How much the redactor replaced in the items accepted, by rule; "hook" where it left no marker."""

@@ -41,7 +41,9 @@ __all__ = [
     "keep_torn_tail",
     "keep_unwritten",
     "kept_folder",
+    "kept_stem",
     "make_folders",
+    "spill_folder",
 ]
 
 _log = logging.getLogger("rollout.kept")
@@ -90,13 +92,14 @@ def _own_folders(rollout_path: _Path) -> list[Path]:
     return [folder.parent, folder] if find_home(rollout_path) is not None else []
 
 
-def _spill_folder(base: _Path) -> Path:
+def spill_folder(base: _Path) -> Path:
+    """The user's own folder among temporary files, for what the kept folder doesn't take."""
     owner = os.getuid() if hasattr(os, "getuid") else 0
     return Path(base) / f"rollout-kept-{owner}"
 
 
-def _stem(rollout_path: _Path) -> str:
-    """The rollout's name; a compressed one keeps the name that it had before."""
+def kept_stem(rollout_path: _Path) -> str:
+    """What its kept files' names begin with: its name; a compressed one keeps the name it had before."""
     name = os.path.basename(os.fspath(rollout_path)).removesuffix(".zst")
     encoded = os.fsencode(name)
     if len(encoded) <= NAME_BYTES_MAX:
@@ -173,7 +176,7 @@ def keep_unwritten(
 
     name = _kept_name(rollout_path, offset_bytes, header.at_ms, UNWRITTEN)
     places = [(kept_folder(rollout_path), _own_folders(rollout_path))]
-    places += [(folder, [folder]) for folder in map(_spill_folder, spill_folders)]
+    places += [(folder, [folder]) for folder in map(spill_folder, spill_folders)]
     for folder, own in places:
         try:
             return _set_aside(calls, folder, own, name, fill)
@@ -183,7 +186,7 @@ def keep_unwritten(
 
 
 def _kept_name(rollout_path: _Path, offset: int, at_ms: int, kind: str) -> str:
-    return f"{_stem(rollout_path)}.{offset}-{at_ms}-{secrets.token_hex(4)}.{kind}"
+    return f"{kept_stem(rollout_path)}.{offset}-{at_ms}-{secrets.token_hex(4)}.{kind}"
 
 
 def _set_aside(
@@ -256,7 +259,7 @@ def find_kept(rollout_path: _Path, *, spill_folders: Sequence[_Path] | None = No
     if spill_folders is None:
         spill_folders = [tempfile.gettempdir()]
     found = list(_kept_in(kept_folder(rollout_path), rollout_path))
-    for folder in map(_spill_folder, spill_folders):
+    for folder in map(spill_folder, spill_folders):
         found += [each for each in _kept_in(folder, rollout_path, own=True) if _is_of(each, rollout_path)]
     return sorted(found, key=lambda each: (each.at_ms, each.offset_bytes, each.path))
 
@@ -271,7 +274,7 @@ def _kept_in(folder: Path, rollout_path: _Path, *, own: bool = False) -> Iterato
         return
     except OSError as error:
         raise RolloutUnreadable(path=folder, cause=error, operation="list") from error
-    stem = _stem(rollout_path)
+    stem = kept_stem(rollout_path)
     for entry in entries:
         rest = _REST.match(entry.name, len(stem)) if entry.name.startswith(stem) else None
         size = None if rest is None else _size_of_regular(entry)

@@ -94,7 +94,7 @@ class FileNotices:
 
     def note_ordinal(self, record: RolloutRecord, line: RolloutLine) -> None:
         """A record whose ordinal is not the next one: after its predecessor the order must be looked at."""
-        ordinal = line.ordinal
+        ordinal = line.number
         if ordinal is None:
             if line.type in CODEX_TYPES:
                 self.note("ordinal_absent", "a record has no ordinal, others have one", record)

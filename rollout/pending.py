@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import time, time_ns
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.codec import REFUSALS, PlainLine, encode_into, encode_payload, kind_of
 from protocol.errors import PendingQueueFull, RecordTooLarge, RolloutError
@@ -30,6 +30,11 @@ from protocol.items import RawItem, RolloutItem
 from protocol.timestamps import format_timestamp
 from rollout.backlog import Chunk
 from rollout.config import Durability, RecorderConfig
+from rollout.redaction import Redaction
+
+if TYPE_CHECKING:
+    from protocol.blobs import Blob
+    from protocol.bounding import StorageBounds
 
 __all__ = ["Pending", "Records"]
 
@@ -41,6 +46,7 @@ _CHUNK_GROWTH_MAX = 8
 _ENVELOPE_BYTES_MAX = 1024
 _SCRATCH_BYTES_KEPT = 64 << 10
 _NO_LIMIT = 1 << 62
+_OWN_NOTE = b',"type":"x_writer","payload":'
 
 _ALWAYS_SYNCED = {"x_call": Durability.SYNC, "x_approval": Durability.SYNC}
 
@@ -99,7 +105,10 @@ class Pending:
         "_acquire",
         "_bare_stamp",
         "_bind",
-        "_bind_all",
+        "_blob_bytes",
+        "_blob_ends",
+        "_blobs",
+        "_bounds",
         "_buffer",
         "_buffer_start",
         "_calm",
@@ -119,6 +128,7 @@ class Pending:
         "_pending_bytes_max",
         "_plans",
         "_record_bytes_max",
+        "_redaction",
         "_reentered",
         "_refusal",
         "_release",
@@ -144,7 +154,7 @@ class Pending:
         opening: Callable[[int], bytes],
         next_ordinal: int | None,
         bind: Callable[[RolloutItem], RolloutItem] | None = None,
-        bind_all: bool = False,
+        bounds: StorageBounds | None = None,
         stamp_ms: int = 0,
     ) -> None:
         """
@@ -153,7 +163,8 @@ class Pending:
                 that the last line of an old one lacks, or nothing.
             opening: makes the `x_writer opened` line that goes with the first record, from its time (ms).
             next_ordinal: None in a legacy rollout that numbers nothing.
-            bind: fills in thread and turn where a class of items needs it; `bind_all`: sees every item.
+            bind: fills in thread and turn where a class of items needs it.
+            bounds: what leaves an item for a blob, where the sink keeps blobs.
             stamp_ms: timestamps never lie before it.
         """
         self._path = path
@@ -163,7 +174,13 @@ class Pending:
         self._header = header
         self._opening: Callable[[int], bytes] | None = opening
         self._bind = bind
-        self._bind_all = bind_all
+        self._bounds = bounds
+        self._blobs: tuple[Blob, ...] = ()
+        """Of the lines in the buffer."""
+        self._blob_ends: deque[tuple[int, int]] = deque()
+        """Stream position behind lines with blobs, and how many bytes these blobs have: not yet durable."""
+        self._blob_bytes = 0
+        self._redaction = Redaction.of(config.redact, config.redact_items)
         self._levels = {**config.durability, **_ALWAYS_SYNCED}
         self._plans: dict[type, _Plan] = {}
         self._lines: dict[type, PlainLine] = {}
@@ -221,6 +238,21 @@ class Pending:
     def durable_bytes(self) -> int:
         """Stream position that a sync has covered."""
         return self._durable
+
+    @property
+    def blob_bytes(self) -> int:
+        """How many bytes of blobs are not yet durable."""
+        return self._blob_bytes
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """What every item goes through; None: nothing."""
+        return self._redaction
+
+    @property
+    def redactions(self) -> Mapping[str, int]:
+        """How much was replaced in what was accepted, by rule."""
+        return {} if self._redaction is None else self._redaction.counts
 
     @property
     def opened(self) -> bool:
@@ -308,39 +340,82 @@ class Pending:
             self._renew_stamp()
         ordinal, urgency = self._next_ordinal, None
         run = bytearray()
+        blobs: list[Blob] = []
+        if self._redaction is not None:
+            self._redaction.begin()
         if self._opening is not None:
             run += self._header + self._opening(self._stamp_ms)
         for item in items:
             line_start = len(run)
             plan = self._plans.get(item.__class__) or self._plan(item)
-            self._append_line(item, plan, run, ordinal)
+            own = not count and plan.envelope == _OWN_NOTE
+            size = self._append_line(item, plan, run, ordinal, blobs, own=own)
             if plan.numbered:
                 ordinal += 1  # type: ignore[operator]  # such plans are made in numbered rollouts only
-            if len(run) - line_start > self._record_bytes_max:
-                raise self._too_large(item, len(run) - line_start)
+            size += len(run) - line_start
+            if size > self._record_bytes_max:
+                raise self._too_large(item, size)
             if plan.level is not None and urgency is not Durability.SYNC:
                 urgency = plan.level
         # One fact larger than the whole queue is taken when nothing else waits.
-        if before + len(run) > limit and before > self._durable:
+        blob_bytes = sum(len(each.data) for each in blobs)
+        if before + len(run) + blob_bytes > limit and before > self._durable:
             raise self._full(before)
         slow_items = self._slow_items + count - ((ordinal or 0) - (self._next_ordinal or 0))
         end = before + len(run)
+        if blobs:
+            self._blob_ends.append((end, blob_bytes))
+            self._blobs, self._blob_bytes, self._limit = (
+                (*self._blobs, *blobs),
+                self._blob_bytes + blob_bytes,
+                self._limit - blob_bytes,
+            )
         self._buffer += run
         self._slow_items, self._next_ordinal = slow_items, ordinal
         self._header, self._opening = b"", None
         if urgency is Durability.SYNC:
             self.sync_wanted = end
+        if self._redaction is not None:
+            self._redaction.commit()
         return urgency
 
-    def _append_line(self, item: RolloutItem, plan: _Plan, run: bytearray, ordinal: int | None) -> None:
-        if plan.binds and self._bind is not None:
-            item = self._bind(item)
+    def _append_line(
+        self,
+        item: RolloutItem,
+        plan: _Plan,
+        run: bytearray,
+        ordinal: int | None,
+        blobs: list[Blob],
+        *,
+        own: bool,
+    ) -> int:
+        """Returns how many bytes of it are in blobs, which are added to `blobs`. `own`: it holds nobody's
+        text, and a hook that fails must not keep a writer from its end."""
+        if not own:
+            item = self._prepared(item, binds=plan.binds)
         if plan.numbered:
             run += b"%b%d%b" % (self._stamp, ordinal or 0, plan.envelope)
         else:
             run += self._bare_stamp + plan.bare_envelope
+        start, blob_bytes = len(run), 0
         encode_payload(item, run, kind_of(item))
+        if self._bounds is not None and len(run) - start > self._bounds.payload_bytes_min:
+            from protocol.bounding import bound_item  # for the few who bound their storage
+
+            bound, found = bound_item(item, self._bounds)
+            if found:
+                del run[start:]
+                encode_payload(bound, run, kind_of(bound))
+                blobs += found
+                blob_bytes = sum(len(each.data) for each in found)
         run += b"}\n"
+        return blob_bytes
+
+    def _prepared(self, item: RolloutItem, *, binds: bool) -> RolloutItem:
+        """The item as it is encoded."""
+        if binds and self._bind is not None:
+            item = self._bind(item)
+        return item if self._redaction is None else self._redaction.item(item)
 
     def _plan(self, item: RolloutItem) -> _Plan:
         kind = kind_of(item)
@@ -349,13 +424,15 @@ class Pending:
             envelope=kind.envelope,
             bare_envelope=kind.envelope_unnumbered,
             numbered=kind.numbered and self._next_ordinal is not None,
-            binds=kind.binds or self._bind_all,
+            binds=kind.binds,
             level=None if level is Durability.PENDING else level,
         )
         if not isinstance(item, RawItem):  # one class, many types
             cls = item.__class__
             self._plans[cls] = plan
-            if plan.numbered and kind.plain and not plan.binds and plan.level is None:
+            express = plan.level is None and not plan.binds
+            express = express and self._redaction is None and self._bounds is None
+            if plan.numbered and kind.plain and express:
                 self._lines[cls] = PlainLine(format_timestamp(self._stamp_ms), 0, kind.record_type, None)
         return plan
 
@@ -376,8 +453,7 @@ class Pending:
         stashed = []
         for item in items:
             kind = kind_of(item)
-            if (kind.binds or self._bind_all) and self._bind is not None:
-                item = self._bind(item)
+            item = self._prepared(item, binds=kind.binds)
             payload = bytearray()
             encode_payload(item, payload, kind)
             if len(payload) + _ENVELOPE_BYTES_MAX > self._record_bytes_max:
@@ -385,6 +461,8 @@ class Pending:
             stashed.append(RawItem(kind.record_type, bytes(payload)))
         self._reentered.extend(stashed)
         self._mark = 0
+        if self._redaction is not None:
+            self._redaction.commit()
 
     def append_if_last(self, position: int, *items: Records) -> bool:
         """Accept the items if nothing was accepted behind that stream position; else return False.
@@ -421,7 +499,7 @@ class Pending:
 
     def _full(self, accepted_bytes: int) -> PendingQueueFull:
         return PendingQueueFull(
-            pending_bytes=accepted_bytes - self._durable,
+            pending_bytes=accepted_bytes - self._durable + self._blob_bytes,
             limit_bytes=self._pending_bytes_max,
             path=self._path,
             last_error=self.last_error,
@@ -464,16 +542,19 @@ class Pending:
 
     def _seal(self) -> None:
         items = self.accepted_items - self._sealed_items
-        sealed = [*self._sealed, Chunk(self._buffer, start=self._buffer_start, items=items)]
+        chunk = Chunk(self._buffer, start=self._buffer_start, items=items, blobs=self._blobs)
+        sealed = [*self._sealed, chunk]
         fresh, end = bytearray(), self.accepted_bytes
-        self._sealed, self._buffer, self._buffer_start = sealed, fresh, end
+        self._sealed, self._buffer, self._buffer_start, self._blobs = sealed, fresh, end, ()
         self._sealed_items += items
 
     def note_durable(self, stream: int) -> None:
         """Room again: everything up to `stream` is durable."""
         with self._lock:
             self._durable = stream
-            self._limit = stream + self._pending_bytes_max
+            while self._blob_ends and self._blob_ends[0][0] <= stream:
+                self._blob_bytes -= self._blob_ends.popleft()[1]
+            self._limit = stream + self._pending_bytes_max - self._blob_bytes
             if self._calm:
                 self._find_calm()
 
@@ -510,5 +591,7 @@ class Pending:
         self._refusal = refusal
         self._calm = False
         self._reentered.clear()
+        self._blobs, self._blob_bytes = (), 0
+        self._blob_ends.clear()
         self._buffer = bytearray()
         self._sealed = []

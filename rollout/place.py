@@ -116,7 +116,7 @@ class Place:
     def undurable_lines(self) -> list[bytes]:
         """All accepted lines that a crash of the machine would lose now, in order, even while it heals."""
         if self._healed is not None:  # it may hang, with the backlog in its hands
-            return [bytes(chunk.data) for chunk in (*self._at_stake, *self._pending.take())]
+            return [chunk.lines() for chunk in (*self._at_stake, *self._pending.take())]
         self._backlog.add(self._pending.take())
         return self._backlog.undurable_lines()
 

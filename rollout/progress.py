@@ -147,10 +147,11 @@ class Progress:
         return WriterHealth(
             state=state,
             pending_items=max(0, pending.accepted_items - synced),
-            pending_bytes=max(0, pending.accepted_bytes - pending.durable_bytes),
+            pending_bytes=max(0, pending.accepted_bytes - pending.durable_bytes) + pending.blob_bytes,
             flushed_items=max(self._backlog.flushed_items, synced),
             synced_items=synced,
             last_error=last_error,
             retries=retries,
             reopens=reopens,
+            redactions=pending.redactions,
         )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rollout.core import Core
     from rollout.health import WriterHealth
     from rollout.pending import Records
+    from rollout.redaction import Redaction
     from rollout.service import Service
 
 _BREATH_BYTES = 256 << 10
@@ -58,6 +59,11 @@ class RecorderHandle:
     def health(self) -> WriterHealth:
         """A snapshot: state, pending and durable items, last error."""
         return self._core.writer.health
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """The redactor's hooks that every item goes through; None if there are none."""
+        return self._core.pending.redaction
 
     def record_nowait(self, *items: Records) -> None:
         """Accept items, or lists of items, all of one call together or none. Never waits, does no I/O.

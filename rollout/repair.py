@@ -24,10 +24,12 @@ from protocol.errors import NotARollout, RolloutUnreadable
 from protocol.items import RolloutItem
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.append_state import require_appendable, scan_for_append
+from rollout.erase_journal import finish_begun
 from rollout.head import find_head
 from rollout.kept import UNWRITTEN, KeptFile, find_kept, keep_torn_tail
 from rollout.lines import RECORD_BYTES_MAX
 from rollout.mended_file import MendedFile, open_mended
+from rollout.paths import RolloutName
 from rollout.reader import RolloutReader
 from rollout.replay import LateItems, Missing, find_missing, number_lines
 from rollout.syscalls import FileCalls
@@ -100,6 +102,9 @@ def repair_rollout(
     def find_waiting() -> list[KeptFile]:
         return [each for each in find_kept(path, spill_folders=spill_folders) if each.kind == UNWRITTEN]
 
+    if not dry_run:
+        name = RolloutName.match(os.path.basename(path)) if holds_thread_lock else None
+        finish_begun(path, thread_id=None if name is None else name.thread_id)
     report = RepairReport(path=path, dry_run=dry_run)
     create = replay and not os.path.lexists(path) and _begins_rollout(find_waiting())
     lock = nullcontext() if dry_run or holds_thread_lock else hold_thread_lock(path)

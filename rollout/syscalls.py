@@ -100,6 +100,18 @@ class FileCalls:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name; replaces what stands there."""
+        os.rename(source, target)
+
+    def set_look(self, descriptor: int, status: os.stat_result) -> None:
+        """Give a file the owner, mode and times of another one."""
+        here = os.fstat(descriptor)
+        if (here.st_uid, here.st_gid) != (status.st_uid, status.st_gid):
+            os.fchown(descriptor, status.st_uid, status.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+        os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+
     def current_path(self, descriptor: int) -> str | None:
         """Where the file of an open descriptor lies now, where the system can tell.
 

@@ -8,10 +8,21 @@ from collections.abc import Mapping, Sequence
 
 from protocol.errors import RolloutError
 
-__all__ = ["AmbiguousThread", "NotCurrentRollout", "NotInHome", "StoreClosed", "ThreadsUnwritten"]
+__all__ = [
+    "AmbiguousThread",
+    "InvalidCursor",
+    "NotCurrentRollout",
+    "NotInHome",
+    "SearchInvalid",
+    "StoreClosed",
+    "ThreadsUnwritten",
+]
 
 NAMED_MAX = 5
 """How many of the matching ids the message lists."""
+
+TEXT_SHOWN_MAX = 80
+"""How much of what was searched for the message repeats."""
 
 
 class AmbiguousThread(RolloutError, LookupError):
@@ -30,6 +41,20 @@ class AmbiguousThread(RolloutError, LookupError):
         super().__init__(message, hint="Give more characters")
         self.name = name
         self.matches = tuple(matches)
+
+
+class InvalidCursor(RolloutError, ValueError):
+    """The text is no cursor of a list, or of a list in another order."""
+
+    code = "invalid_cursor"
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(
+            f"{text[:80]!r} is no cursor of this list: {reason}",
+            hint="Give the cursor of the page before as it is, or begin without one",
+        )
+        self.text = text
+        self.reason = reason
 
 
 class NotCurrentRollout(RolloutError):
@@ -61,6 +86,21 @@ class NotInHome(RolloutError):
             hint=f"Make it one: rollout fork {shlex.quote(os.fspath(path))}",
             path=path,
         )
+
+
+class SearchInvalid(RolloutError, ValueError):
+    """There is no such search: the text is empty, the pattern is none. `reason` says what."""
+
+    code = "search_invalid"
+
+    def __init__(self, text: str, reason: str) -> None:
+        shown = text if len(text) <= TEXT_SHOWN_MAX else text[:TEXT_SHOWN_MAX] + "…"
+        super().__init__(
+            f"can't search for {shown!r}: {reason}",
+            hint="Patterns are those of RE2; without -e the text is taken as it is",
+        )
+        self.text = text
+        self.reason = reason
 
 
 class StoreClosed(RolloutError):

@@ -22,9 +22,10 @@ from typing import NamedTuple, NoReturn
 from protocol.errors import InvalidThreadId, RolloutUnreadable, ThreadNotFound
 from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
 
-__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path"]
+__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
@@ -53,7 +54,7 @@ class Home:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._given = os.path.join(os.getcwd(), path)
+        self._given = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
         self.passed_over: list[RolloutUnreadable] = []
 
     @cached_property
@@ -76,7 +77,7 @@ class Home:
         return cls(user_state_path("rollout", appauthor=False))
 
     def __repr__(self) -> str:
-        return f"Home({self._given!r})"
+        return f"Home({os.fspath(self._given)!r})"
 
     def new_rollout_path(self, thread_id: str, *, created: datetime | None = None) -> Path:
         """Where the first rollout of a thread goes: `sessions/YYYY/MM/DD/rollout-…-<id>.jsonl`.
@@ -92,18 +93,30 @@ class Home:
     def rollouts(self, *, archived: bool = True) -> Iterator[StoredRollout]:
         """Every rollout file, the live ones first, each group from the newest name to the oldest.
 
-        A compressed file beside its plain one is left out. Odd entries are passed over.
+        A compressed file beside its plain one is left out, and so is what a deletion that was begun
+        would take (`doomed`). Odd entries are passed over.
 
         Raises:
             RolloutUnreadable: the home itself is there and can't be listed.
         """
         self.passed_over = []
-        self._require_listable()
+        self.require_listable()
+        doomed = DoomedFiles(self.path)
+        for each in self._walk_all(archived=archived):
+            if each.path not in doomed:
+                yield each
+
+    def _walk_all(self, *, archived: bool) -> Iterator[StoredRollout]:
         yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
         if archived:
             yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
 
-    def _require_listable(self) -> None:
+    def require_listable(self) -> None:
+        """Make sure that the home, if it is there, is a folder.
+
+        Raises:
+            RolloutUnreadable: it isn't.
+        """
         try:
             if not stat.S_ISDIR(os.stat(self.path).st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -143,7 +156,7 @@ class Home:
         current: dict[ThreadId, StoredRollout] = {}
         for found in self.rollouts(archived=archived):
             known = current.get(found.name.thread_id)
-            if known is None or _rank(found) > _rank(known):
+            if known is None or rollout_rank(found) > rollout_rank(known):
                 current[found.name.thread_id] = found
         return current
 
@@ -155,10 +168,13 @@ class Home:
             ThreadNotFound: the home holds no such thread.
         """
         wanted = ThreadId.parse(thread_id)
-        files = [found for found in self.rollouts() if found.name.thread_id == wanted]
-        if not files:
+        for _ in range(2):  # one look may miss what is taken out of the archive meanwhile
+            files = [found for found in self.rollouts() if found.name.thread_id == wanted]
+            if files:
+                break
+        else:
             self._not_found(thread_id)
-        return max(files, key=_rank).path
+        return max(files, key=rollout_rank).path
 
     def find(self, text: str) -> Path:
         """The rollout that a person names: a path, an id, the beginning or the end of one, `@`, `@2`.
@@ -219,5 +235,6 @@ def looks_like_path(text: str) -> bool:
     return any(each in text for each in separators) or text.endswith(_PATH_SUFFIXES)
 
 
-def _rank(found: StoredRollout) -> tuple[bool, str, bool]:
+def rollout_rank(found: StoredRollout) -> tuple[bool, str, bool]:
+    """Of several files of one thread the greatest is the one that it goes on in."""
     return (not found.archived, found.name.rollout_id or "", not found.name.compressed)

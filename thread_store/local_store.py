@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from protocol.errors import RolloutError
 from protocol.meta import SessionMeta
@@ -26,13 +27,26 @@ from thread_store.errors import StoreClosed
 from thread_store.forks.fork import ForkMode
 from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.home import Home
+from thread_store.listing.thread_entry import ThreadPage
+from thread_store.listing.thread_list import list_threads
+from thread_store.listing.thread_query import ListOptions, ThreadQuery
 from thread_store.local_threads import LocalThreads
 from thread_store.resume import local_resume
 from thread_store.resume.call_decision import Outcome
 from thread_store.resume.resumable import Resumable
 from thread_store.resume.resume_state import ResumeState
+from thread_store.search.search_hit import SearchReport
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.search_stream import SearchStream
+from thread_store.search.thread_search import ThreadSearch
 from thread_store.subagents import activity, subagent_meta
 from thread_store.thread import OpenThread, Thread
+from thread_store.upkeep.compression import COLD_SECONDS
+
+if TYPE_CHECKING:
+    from thread_store.erasing.erase import ErasureReport
+    from thread_store.erasing.erase_address import NamedRecord
+    from thread_store.erasing.needle import Needle
 
 __all__ = ["LocalThreadStore"]
 
@@ -72,6 +86,7 @@ class LocalThreadStore:
         self._entered = False
         self._threads: LocalThreads | None = None
         self._executor = DaemonExecutor(_THREADS_MAX, "rollout-store-files")
+        self._searches: weakref.WeakSet[SearchStream] = weakref.WeakSet()
         self._closing: Future[None] | None = None
         self._pid = os.getpid()
 
@@ -89,7 +104,7 @@ class LocalThreadStore:
         return self
 
     def _start(self) -> LocalThreads:
-        return LocalThreads(self.home, safety=self._tool_safety).start()
+        return LocalThreads(self.home, safety=self._tool_safety, config=self._config).start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -104,6 +119,8 @@ class LocalThreadStore:
             ThreadsUnwritten: some could not write everything; it tells of each, and where the rest is kept.
         """
         self._require_own_process()
+        for search in list(self._searches):
+            search.close()
         if self._closing is None:
             # In a thread of its own: all others may hang in a disk.
             closer = DaemonExecutor(1, "rollout-store-close")
@@ -142,9 +159,7 @@ class LocalThreadStore:
         # From now on, and not from when it is its turn: many may begin at once.
         git_until = time.monotonic() + GIT_SECONDS_MAX if self._collect_git else 0.0
         return await self._hold(
-            lambda: threads.create(
-                meta, config=config or self._config, git_seconds=git_until - time.monotonic()
-            )
+            lambda: threads.create(meta, config=config, git_seconds=git_until - time.monotonic())
         )
 
     async def open_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
@@ -156,7 +171,7 @@ class LocalThreadStore:
             NotARollout, RolloutUnreadable: its rollout can't be appended to.
         """
         threads = self._require_open()
-        return await self._hold(lambda: threads.open(thread_id, config=config or self._config))
+        return await self._hold(lambda: threads.open(thread_id, config=config))
 
     async def resume_thread(
         self,
@@ -179,7 +194,7 @@ class LocalThreadStore:
 
         def resume() -> OpenThread:
             opened, state = local_resume.resume_thread(
-                threads, thread_id, deep=deep, allow=allow, config=config or self._config
+                threads, thread_id, deep=deep, allow=allow, config=config
             )
             states.append(state)
             return opened
@@ -297,7 +312,7 @@ class LocalThreadStore:
                 at=at,
                 mode=mode,
                 with_subagents=with_subagents,
-                config=config or self._config,
+                config=config,
             )
         )
 
@@ -314,7 +329,7 @@ class LocalThreadStore:
         """
         threads = self._require_open()
         point = ForkPoint.before_turn(before_turn)
-        return await self._hold(lambda: threads.revert(thread_id, point=point, config=config or self._config))
+        return await self._hold(lambda: threads.revert(thread_id, point=point, config=config))
 
     async def take_over_thread(self, thread_id: str, *, config: RecorderConfig | None = None) -> Thread:
         """Take a thread from a writer that hangs, by force, and open it.
@@ -327,7 +342,95 @@ class LocalThreadStore:
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: it can't go on elsewhere.
         """
         threads = self._require_open()
-        return await self._hold(lambda: threads.take_over(thread_id, config=config or self._config)[0])
+        return await self._hold(lambda: threads.take_over(thread_id, config=config)[0])
+
+    async def erase(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        needle: Needle | None = None,
+        record: NamedRecord | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Overwrite what should not have been recorded, and all that was made of it: as
+        `LocalThreads.erase`, whose errors it raises. Cancelled, it goes on all the same.
+        """
+        own = self._require_open()
+        return await self._run(
+            lambda: own.erase(threads, needle=needle, record=record, reason=reason, dry_run=dry_run)
+        )
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """Search what was said and done: as `ThreadStore.search`. No folder that a thread states is touched.
+
+        Raises:
+            SearchInvalid: there is no such search.
+            RolloutUnreadable: the home can't be listed; at the first step.
+        """
+        home, query, report = self._require_open().home, make_query(text, **options), SearchReport(skipped=[])
+        stream = SearchStream(lambda: ThreadSearch(home, query, report=report), report)
+        self._searches.add(stream)
+        return stream
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """One page of the threads of the home: as `ThreadStore.list_threads`. No folder that a thread
+        states is looked at, and no lock is taken away from anybody.
+
+        Raises:
+            InvalidCursor: the cursor is none of such a list.
+            RolloutUnreadable: the home can't be listed.
+            ValueError: an option has a value that it can't have.
+        """
+        threads, query = self._require_open(), ThreadQuery(**options)
+        return await self._run(lambda: list_threads(threads.home, query))
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """Call a thread something, on stable storage on return: as `ThreadStore.rename_thread`. Cancelled, it
+        may have that name or not.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+            RolloutWriteError: it can't be written; the name is what it was.
+        """
+        threads = self._require_open()
+        return await self._run(lambda: threads.rename(thread_id, name))
+
+    async def archive_thread(self, thread_id: str) -> None:
+        """Set a thread aside, on stable storage: as `ThreadStore.archive_thread`.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            RolloutExists, RolloutWriteError, RolloutUnreadable: the system refuses; the thread is whole.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.archive(thread_id))
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """Take a thread out of the archive. Raises as `archive_thread`."""
+        threads = self._require_open()
+        await self._run(lambda: threads.unarchive(thread_id))
+
+    async def compress_thread(self, thread_id: str, *, older_than_seconds: float = COLD_SECONDS) -> None:
+        """Compress a thread that nothing was recorded in for so long; opening it expands it again.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
+            RolloutReplaced, RolloutWriteError, RolloutUnreadable: the system refuses; the thread is whole.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.compress(thread_id, older_than_seconds=older_than_seconds))
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """Delete a thread and what is its own, for good: as `ThreadStore.delete_thread`.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound, ActiveWriter, ThreadReferenced: as `ThreadStore.delete_thread`.
+            RolloutWriteError, RolloutUnreadable: the system refuses; it is whole, or counts as deleted.
+        """
+        threads = self._require_open()
+        await self._run(lambda: threads.delete(thread_id, cascade=cascade))
 
     async def list_ids(self) -> list[str]:
         """The ids of all threads that have a record, newest first; archived ones too."""

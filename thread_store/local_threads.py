@@ -10,12 +10,12 @@ calls it in threads of its own; the command line calls it as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from msgspec import structs
 
@@ -34,8 +34,10 @@ from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
 from rollout.core import Core, create_core, open_core
+from rollout.erase_journal import finish_begun
 from rollout.head import require_rollout
-from rollout.paths import ARCHIVED_FOLDER
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
+from rollout.redaction import Redaction
 from rollout.service import Service
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_history
@@ -51,9 +53,22 @@ from thread_store.git_info import SECONDS_MAX as GIT_SECONDS_MAX
 from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.locks import ThreadLocks, WriterLock
+from thread_store.locks.holder import redact_own_command
 from thread_store.open_threads import OpenThreads, flush, wait_for
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread import OpenThread
 from thread_store.thread_reading import LocalReading
+from thread_store.titles.session_index import SessionIndex
+from thread_store.upkeep.archive import Moved, archive_thread, unarchive_thread
+from thread_store.upkeep.compression import COLD_SECONDS, Compressed, compress_thread, expand_rollout
+from thread_store.upkeep.deletion import Deleted, delete_threads
+from thread_store.upkeep.threads import Place
+
+if TYPE_CHECKING:
+    from thread_store.erasing.erase import ErasureReport
+    from thread_store.erasing.erase_address import NamedRecord
+    from thread_store.erasing.needle import Needle
 
 __all__ = ["LocalThreads", "read_meta"]
 
@@ -61,8 +76,19 @@ __all__ = ["LocalThreads", "read_meta"]
 class LocalThreads:
     """Opens the threads of `home`. Used as `with LocalThreads(home) as threads`; any thread may call it."""
 
-    def __init__(self, home: Home, *, safety: ToolSafety = DEFAULT_TOOL_SAFETY) -> None:
+    def __init__(
+        self,
+        home: Home,
+        *,
+        safety: ToolSafety = DEFAULT_TOOL_SAFETY,
+        config: RecorderConfig | None = None,
+    ) -> None:
+        """
+        Args:
+            config: for all threads that are given none.
+        """
         self.home = home
+        self._default_config = config or RecorderConfig()
         self.safety = safety
         self.locks = ThreadLocks(home.path)
         self.derived = DerivedSnapshots(home)
@@ -107,6 +133,7 @@ class LocalThreads:
             InvalidThreadId: `meta.id` is no UUID.
             ActiveWriter: somebody holds the lock of that id.
         """
+        config = self._config_of(config)
         meta = meta or SessionMeta(cwd=os.getcwd())
         thread_id = ThreadId.new() if meta.id is None else ThreadId.parse(meta.id)
         known = meta.id is not None
@@ -120,7 +147,7 @@ class LocalThreads:
             core = create_core(
                 begun or self.home.new_rollout_path(thread_id, created=created),
                 meta,
-                config=config or RecorderConfig(),
+                config=config,
                 service=self._service,
                 fence=lock.verify,
                 on_close=on_close,
@@ -148,13 +175,15 @@ class LocalThreads:
     ) -> OpenThread:
         """Go on with a thread, in its current rollout.
 
-        `judge` is shown that rollout under the lock, before anything is opened: what it raises ends it.
+        One that is compressed is expanded first. `judge` is shown that rollout under the lock, before
+        anything is changed: what it raises ends it.
 
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
             ActiveWriter: somebody writes it; the error names them.
             NotARollout, RolloutUnreadable: its rollout can't be appended to.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)  # a thread that there isn't gets no lock
 
@@ -175,12 +204,13 @@ class LocalThreads:
         path: str | os.PathLike[str],
         lock: WriterLock,
         on_close: _Release,
-        config: RecorderConfig | None,
+        config: RecorderConfig,
     ) -> _Made:
         meta = read_meta(path)
+        path = expand_rollout(path, fence=lock.verify)
         core = open_core(
             path,
-            config=config or RecorderConfig(),
+            config=config,
             service=self._service,
             fence=lock.verify,
             on_close=on_close,
@@ -221,6 +251,7 @@ class LocalThreads:
             ForkPointInvalid: it has no such point.
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_fork`.
         """
+        config = self._config_of(config)
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._threads.find_writing(source)
         for each in self._threads.find_family(source) if with_subagents else [writing]:
@@ -253,9 +284,7 @@ class LocalThreads:
 
         return self._hold(lambda: self.locks.acquire(child), make)
 
-    def _fork_unwritten(
-        self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig | None
-    ) -> OpenThread:
+    def _fork_unwritten(self, source: OpenThread, at: ForkPoint | None, config: RecorderConfig) -> OpenThread:
         """Of a thread that has no record yet there is its meta to take over."""
         if at not in (None, ForkPoint.end(), ForkPoint.turn(0)):
             raise ForkPointInvalid(str(at), "the thread has no record yet", path=source.core.path)
@@ -273,6 +302,7 @@ class LocalThreads:
             ForkPointInvalid: it has no such point.
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_revert`.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
 
@@ -308,6 +338,7 @@ class LocalThreads:
             ForkRefused, NotARollout, RolloutUnreadable, RolloutWriteError: as `make_revert`; nobody holds
                 the thread then.
         """
+        config = self._config_of(config)
         wanted = ThreadId.parse(thread_id)
         self.home.find_thread(wanted)
         holder: WriterHolder | None = None
@@ -318,12 +349,48 @@ class LocalThreads:
             return lock
 
         def make(lock: WriterLock, on_close: _Release) -> _Made:
-            path = self.find_appendable(wanted)
+            path = expand_rollout(self.find_appendable(wanted), fence=lock.verify)
             if holder is not None:
                 path = Path(move_on(path, self.home, holder, coordination=self.locks.coordinated()))
             return self._open_core(path, lock, on_close, config)
 
         return self._hold(take, make), holder
+
+    def erase(
+        self,
+        threads: Iterable[str] | None = None,
+        *,
+        needle: Needle | None = None,
+        record: NamedRecord | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Overwrite what should not have been recorded, and all that was made of it (FORMAT.md, Erasing).
+
+        `needle`: a text or pattern, in these threads or (None) in all of the home; or one `record` of one
+        thread. No byte moves. `dry_run` only plans. On return it is on stable storage; cut short, the next
+        opening of a thread of the home goes on with it.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread, or no such record.
+            ActiveWriter: somebody writes one of the threads, perhaps this process: close it first.
+            EraseRefused: it can't be erased so. Nothing was changed, as with the ones before.
+            RolloutWriteError: the system refuses; what is left is written down.
+        """
+        from thread_store.erasing.erase import Erasure, ErasureReport  # few programs need it
+        from thread_store.erasing.errors import EraseRefused
+
+        ids = None if threads is None else [ThreadId.parse(each) for each in threads]
+        paths = [self.home.find_thread(each) for each in ids or ()]
+        if record is not None and len(paths) != 1:
+            raise EraseRefused("a record is in one thread", hint="Name that thread, and no other")
+        path = None if record is None else paths[0]
+        erasure = Erasure(
+            self.home, threads=ids, path=path, needle=needle, record=record, reason=reason, locks=self.locks
+        )
+        if dry_run:
+            return ErasureReport(plan=erasure.plan(), done=False, left=[])
+        return erasure.carry_out()
 
     def read(self, thread_id: str) -> ThreadHistory:
         """Read the whole history of a thread, without a lock.
@@ -334,17 +401,74 @@ class LocalThreads:
         """
         return read_history(self.home.find_thread(ThreadId.parse(thread_id)), self.home)
 
+    def _config_of(self, config: RecorderConfig | None) -> RecorderConfig:
+        """What holds for a thread. Called before its lock is taken, whose file tells of this process."""
+        config = config or self._default_config
+        redaction = Redaction.of(config.redact, config.redact_items)
+        if redaction is not None:
+            redact_own_command(redaction.text)
+        return config
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> ThreadSearch:
+        """Search what was said and done: an iterator of hits, as they are found, and a report. Takes no lock;
+        found is what was handed to the OS.
+
+        Raises:
+            SearchInvalid: there is no such search.
+            RolloutUnreadable: the home can't be listed; at the first step.
+        """
+        return ThreadSearch(self.home, make_query(text, **options))
+
+    def rename(self, thread_id: str, name: str) -> str:
+        """Call a thread something; returns the name as it is kept. On return it is on stable storage.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+            RolloutWriteError: it can't be written.
+        """
+        wanted = ThreadId.parse(thread_id)
+        writing = self._threads.find_writing(wanted)
+        if writing is None:  # else it has perhaps no record yet
+            self.home.find_thread(wanted)
+        default = Redaction.of(self._default_config.redact, self._default_config.redact_items)
+        redaction = default if writing is None else writing.core.pending.redaction
+        return SessionIndex(self.home.path).append(
+            wanted, name if redaction is None else redaction.text(name)
+        )
+
+    def archive(self, thread_id: str) -> Moved:
+        """Put a thread into the archive. Raises as `archive_thread`."""
+        return archive_thread(self._place(), thread_id)
+
+    def unarchive(self, thread_id: str) -> Moved:
+        """Take a thread out of the archive. Raises as `unarchive_thread`."""
+        return unarchive_thread(self._place(), thread_id)
+
+    def compress(self, thread_id: str, *, older_than_seconds: float = COLD_SECONDS) -> Compressed:
+        """Compress a thread. Raises as `compress_thread`."""
+        return compress_thread(self._place(), thread_id, older_than_seconds=older_than_seconds)
+
+    def delete(self, thread_id: str, *, cascade: bool = False) -> Deleted:
+        """Delete a thread. Raises as `delete_threads`."""
+        return delete_threads(self._place(), [ThreadId.parse(thread_id)], cascade=cascade)
+
+    def _place(self) -> Place:
+        return Place.of(self.home, self.locks)
+
     def find_appendable(self, thread_id: ThreadId) -> Path:
         """The rollout that the thread goes on in. Ask under its lock: a revert moves it.
 
         Raises:
             ThreadNotFound: there is none.
-            NotARollout: it is archived, or compressed.
+            NotARollout: it is archived.
         """
         path = self.home.find_thread(thread_id)
         if path.parent.name == ARCHIVED_FOLDER:
             raise NotARollout(
-                path=path, reason="its thread is archived", hint="Take it out of the archive first"
+                path=path,
+                reason="its thread is archived",
+                hint=f"Take it out of the archive first: rollout unarchive {thread_id}",
             )
         return path
 
@@ -355,6 +479,7 @@ class LocalThreads:
     ) -> OpenThread:
         """Open with a lock, which is released if that fails."""
         with self._threads.opening():
+            finish_begun(self.home.path / SESSIONS_FOLDER / "any")  # before anything is copied, too
             lock = take_lock()
             release = _Release(lock, self._service)
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self, Unpack
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from rollout.config import RecorderConfig
     from thread_store.chain.fork_point import ForkPoint
     from thread_store.chain.history import ThreadHistory
+    from thread_store.listing.thread_entry import ThreadPage
+    from thread_store.listing.thread_query import ListOptions
     from thread_store.resume.call_decision import Outcome
     from thread_store.resume.resumable import Resumable
     from thread_store.resume.resume_state import ResumeState
+    from thread_store.search.search_query import SearchOptions
+    from thread_store.search.search_stream import SearchStream
     from thread_store.thread import Thread
 
 __all__ = ["ForkMode", "ThreadStore"]
@@ -165,6 +169,65 @@ class ThreadStore(Protocol):
         Raises:
             InvalidThreadId, ThreadNotFound, ActiveWriter: as `open_thread`.
             ForkPointInvalid: it has no such turn.
+        """
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """Search what was said and done, in any case by default: `async for hit in store.search("text")`.
+
+        The hits come as they are found, the newest thread first, each fact once. What can't be read is told
+        in the `report` of what is returned, and ends nothing. Found is what was flushed.
+
+        Args:
+            options: `regex`, `word`, `case_sensitive`, and filters: see `SearchOptions`.
+
+        Raises:
+            SearchInvalid: there is no such search.
+        """
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """One page of the threads: each once, in an order that stays while the pages are read. What is
+        accepted and not yet written isn't in it.
+
+        Args:
+            options: the fields of a `ThreadQuery`: `limit=50`, `cursor` (of the page before), `sort`,
+                `order`, and filters.
+
+        Raises:
+            InvalidCursor: the cursor is none of such a list.
+            ValueError: an option has a value that it can't have.
+        """
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """Call a thread something; returns the name as it is kept. Works too while somebody writes it.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ValueError: the name is blank.
+        """
+
+    async def archive_thread(self, thread_id: str) -> None:
+        """Set a thread aside: it is read as before, and can't be opened. Done twice it is done once.
+
+        Cancelled, it may be archived or not.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it; the error names them.
+        """
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """Take a thread back from where it was set aside. As `archive_thread`."""
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """Delete a thread for good. Cancelled, it may be deleted or not.
+
+        Args:
+            cascade: threads that rest on it get what they need of it first.
+
+        Raises:
+            InvalidThreadId, ThreadNotFound: there is no such thread.
+            ActiveWriter: somebody writes it, or one that rests on it.
+            ThreadReferenced: others rest on it, and `cascade` was not said.
         """
 
     async def list_ids(self) -> Sequence[str]:

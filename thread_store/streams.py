@@ -2,7 +2,8 @@
 
 Invariant: each item goes to the trace, each fact to the transcript too, and a stream that fails never
 keeps the other from its items. The transcript is what a resume rests on, so its failures are raised;
-those of the trace are counted, logged once a change, and told in `trace_health`.
+those of the trace are counted, logged once a change, and told in `trace_health`. What one of them may
+not store in clear the other may not either.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from protocol.items import RawItem, RolloutItem
 from rollout.barrier import Receipt
 from rollout.health import WriterHealth
 from rollout.recorder import RolloutRecorder
+from rollout.redaction import Redaction
 
 __all__ = ["EventStreams", "StreamReceipt", "TraceHealth", "is_fact"]
 
@@ -117,6 +119,7 @@ class EventStreams:
         self.transcript = transcript
         self.trace = trace
         self._select = select
+        self._redaction = _lacking_redaction(transcript, trace)
         self._lost_items = 0
         self._trace_error: BaseException | None = None
 
@@ -132,8 +135,9 @@ class EventStreams:
             PendingQueueFull, RecorderClosed, WriterFenced: the transcript takes no more; the trace got the
                 items all the same, and gets them again if the call is repeated.
             RecordTooLarge, ItemNotEncodable: one of the items is unfit; the transcript took none of them.
+            RedactionFailed: neither took any.
         """
-        flat = _flatten(items)
+        flat = self._flatten(items)
         try:
             self.transcript.record_nowait([each for each in flat if self._select(each)])
         finally:
@@ -141,11 +145,15 @@ class EventStreams:
 
     async def record(self, *items: Records, timeout: float | None = None) -> None:
         """Like `record_nowait`, but waits while the transcript's queue is full, at most `timeout` seconds."""
-        flat = _flatten(items)
+        flat = self._flatten(items)
         try:
             await self.transcript.record([each for each in flat if self._select(each)], timeout=timeout)
         finally:
             self._trace_nowait(flat)
+
+    def _flatten(self, items: Sequence[Records]) -> list[RolloutItem]:
+        flat = _flatten(items)
+        return flat if self._redaction is None else [self._redaction.item(each) for each in flat]
 
     def _trace_nowait(self, items: list[RolloutItem]) -> None:
         try:
@@ -200,6 +208,13 @@ class EventStreams:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+def _lacking_redaction(*recorders: RolloutRecorder) -> Redaction | None:
+    """That of the one, if the other has none."""
+    redactions = [each.redaction for each in recorders]
+    found = next((each for each in redactions if each is not None), None)
+    return found.alike() if found is not None and None in redactions else None
 
 
 async def _settled(call: Awaitable[Receipt]) -> Receipt | RolloutError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from protocol import (
     GitInfo,
     HistoryBase,
     ItemNotEncodable,
+    RedactionFailed,
     ResponseItem,
     RolloutItem,
     SessionMeta,
@@ -28,8 +30,11 @@ from protocol import (
     bind,
     encode_item,
     redact_item,
+    redact_item_by,
+    redact_text,
     tracks,
 )
+from protocol.redact import HOOK_RULE, marker
 from tests.protocol.strategies import values
 
 CANARY = 'sk-CANARY "é\n'
@@ -282,14 +287,141 @@ def test_redactor_that_gives_no_text_is_an_error(gives: Any) -> None:
         redact_item(ResponseItem.message("user", "x"), lambda text: gives)
 
 
-def test_error_of_the_redactor_comes_through() -> None:
-    """An exception of the hook is the caller's to see; nothing is recorded."""
+def test_failing_hook_is_an_error_that_tells_nothing_of_the_text() -> None:
+    """The caller learns that the hook failed, and how; the hook's own error may hold the secret."""
 
     def broken(text: str) -> str:
         raise LookupError(text)
 
-    with pytest.raises(LookupError):
-        redact_item(ResponseItem.message("user", "x"), broken)
+    with pytest.raises(RedactionFailed) as caught:
+        redact_item(ResponseItem.message("user", CANARY), broken)
+    error = caught.value
+    assert error.cause_type == "LookupError"
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert "CANARY" not in f"{error}{error!r}{error.__dict__}"
+
+
+def test_interrupt_inside_of_a_hook_is_no_failure() -> None:
+    """Ctrl-C comes through as it is."""
+
+    def interrupted(text: str) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        redact_item(ResponseItem.message("user", "x"), interrupted)
+
+
+@pytest.mark.case("B102")
+@pytest.mark.parametrize(
+    "item",
+    [
+        RolloutItem.raw("x", b'{"a":"CANARY","a":"x"}'),
+        RolloutItem.raw("x", {"raw": Raw(b'[{"a":"CANARY","a":"x"}]')}),
+        ResponseItem.function_call(name="n", arguments='{"a":"CAN\\u0041RY","a":"x"}', call_id="c"),
+        RolloutItem.raw("x", {"sk_CANARY_0123456789": 1}),
+        RolloutItem.raw("x", {"a": {"CANARYCANARY" * 9: 1}}),
+    ],
+)
+def test_secret_does_not_hide_behind_a_name(item: RolloutItem) -> None:
+    """As one itself, or as the value of one that comes again and is the only one that counts."""
+    line = encode_item(redact_item(item, lambda text: text.replace("CANARY", "[gone]")), timestamp="T")
+    payload = json.loads(line)["payload"]
+    assert "CANARY" not in json.dumps(payload)
+    assert b"CANARY" not in line
+    assert b"CAN" not in line
+
+
+@pytest.mark.case("B103")
+@pytest.mark.parametrize(
+    "arguments", ['{"a": "x SECRET", "b": 1}', ' [ "SECRET" ]', '{"a":{"b":"\\"SECRET\\""}}']
+)
+@pytest.mark.parametrize("taken", ["SECRET", 'SECRET"', 'SECRET"}', '"SECRET', ":"])
+def test_json_text_stays_json(arguments: str, taken: str) -> None:
+    """Whatever a redactor takes out of the arguments of a call, they stay JSON without the secret."""
+    item = ResponseItem.function_call(name="n", arguments=arguments, call_id="c")
+    redacted = payload_of(redact_item(item, lambda text: text.replace(taken, "").replace("SECRET", "")))
+    json.loads(redacted["arguments"])
+    assert "SECRET" not in redacted["arguments"]
+
+
+def test_replacements_are_counted_by_rule() -> None:
+    """By the markers that the hook put there; those that stood there already don't count."""
+    tally: Counter[str] = Counter()
+    old = marker("old")
+    item = ResponseItem.message(
+        "user", [{"type": "input_text", "text": text} for text in ("q q", f"q {old}", old)]
+    )
+    redact_item(item, lambda text: text.replace("q", marker("letter")), tally=tally)
+    assert tally == {"letter": 3}
+    redact_item(item, lambda text: text.replace("q", "*"), tally=tally)
+    assert tally == {"letter": 3, HOOK_RULE: 2}
+
+
+def test_text_of_no_item_is_redacted_alike() -> None:
+    """A title goes through the same door."""
+    assert redact_text(json.dumps({"key": CANARY}), censor) == '{"key":"[gone]"}'
+
+
+def test_hook_on_items_may_change_texts() -> None:
+    """It sees the item and returns another one."""
+    item = ResponseItem.message("user", CANARY)
+    changed = redact_item_by(item, lambda item: ResponseItem.message("user", "[gone]"))
+    assert payload_of(changed)["content"][0]["text"] == "[gone]"
+    assert redact_item_by(item, lambda item: item) is item
+
+
+@pytest.mark.case("B103")
+@pytest.mark.parametrize(
+    ("item", "changed"),
+    [
+        (
+            ResponseItem.function_call(name="n", arguments="{}", call_id="c"),
+            ResponseItem.function_call(name="n", arguments="{}", call_id="d"),
+        ),
+        (
+            ResponseItem.reasoning(["x"], encrypted_content="a"),
+            ResponseItem.reasoning(["x"], encrypted_content="b"),
+        ),
+        (
+            RolloutItem.raw("x", {"c": [SIGNED]}),
+            RolloutItem.raw("x", {"c": [{**SIGNED, "thinking": "[gone]"}]}),
+        ),
+        (ResponseItem.message("user", "x"), EventMsg.user_message("x")),
+        (ResponseItem.message("user", "x"), None),
+    ],
+)
+def test_hook_on_items_may_not_change_what_names_or_proves(item: RolloutItem, changed: Any) -> None:
+    """Another id, another sealed block, another type or no item: refused, and nothing is recorded."""
+    with pytest.raises(RedactionFailed):
+        redact_item_by(item, lambda item: changed)
+
+
+def test_hook_on_items_that_changes_the_item_itself_is_judged_too() -> None:
+    """Though it gives back the very item that it was given."""
+
+    def change(item: Any) -> Any:
+        item.call_id = "another"
+        return item
+
+    with pytest.raises(RedactionFailed):
+        redact_item_by(ResponseItem.function_call(name="n", arguments="{}", call_id="c"), change)
+
+
+def test_quick_redactor_is_asked_first() -> None:
+    """Where it says that nothing changes, no text is put through it."""
+
+    class Quick:
+        def __call__(self, text: str) -> str:
+            raise AssertionError(text)
+
+        def may_change(self, payload: bytes) -> bool:
+            return b"CANARY" in payload
+
+    item = ResponseItem.message("user", "x")
+    assert redact_item(item, Quick()) is item
+    with pytest.raises(RedactionFailed):
+        redact_item(ResponseItem.message("user", CANARY), Quick())
 
 
 @given(values)

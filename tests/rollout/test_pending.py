@@ -19,6 +19,7 @@ from protocol.items import RolloutItem
 from rollout import pending as pending_module
 from rollout.config import Durability, RecorderConfig
 from rollout.pending import Pending
+from rollout.redaction import Redaction
 from tests.rollout.recorded import message, messages, own
 
 HEADER = b'{"type":"session_meta","payload":{}}\n'
@@ -740,12 +741,12 @@ def test_items_that_must_be_the_next_are_refused_while_the_queue_is_busy() -> No
     pending.append(message("a"))
     position, _ = pending.position()
 
-    def bind(item: RolloutItem) -> RolloutItem:
+    def ask(item: RolloutItem) -> RolloutItem:
         answers.append(pending.append_if_last(position, message("never")))
         return item
 
-    pending._bind, pending._bind_all = bind, True  # the one place where code of others runs inside
-    pending._plans.clear()
+    redaction = Redaction(None, ask)
+    pending._redaction = redaction  # the one place where code of others runs inside
     pending._lines.clear()
     pending.append(message("b"))
     assert answers == [False]

@@ -101,6 +101,7 @@ def test_version_is_printed(rollout: Run) -> None:
         (("context", THREAD), {"msgspec"}),
         (("tools", THREAD), {"msgspec"}),
         (("resume", THREAD), {"msgspec"}),
+        (("search-recent", "hi"), {"msgspec"}),
     ],
 )
 def test_command_loads_nothing_that_it_does_not_need(

@@ -142,6 +142,7 @@ def test_items_are_recorded_in_order_and_acknowledged(rollout: Run, home: Path) 
         "items": 2,
         "synced_bytes": path.stat().st_size,
         "stopped_by": None,
+        "redactions": {},
     }
 
 

@@ -191,8 +191,9 @@ def _first_numbered(file: OpenRollout, offset: int, end: int) -> tuple[int, int]
     """The first numbered record that begins behind an offset: `(its offset, its ordinal)`."""
     start = _line_start(file, offset, end)
     for record in file.forward(start, end, block_bytes=PROBE_BYTES):
-        if record.line is not None and record.line.ordinal is not None:
-            return record.offset, record.line.ordinal
+        number = None if record.line is None else record.line.number
+        if number is not None:
+            return record.offset, number
     return None
 
 
@@ -209,7 +210,7 @@ def _scan_for(
     file: OpenRollout, start: int, end: int, ordinal: int, *, sorted_by_ordinal: bool
 ) -> int | None:
     for record in file.forward(start, end):
-        number = None if record.line is None else record.line.ordinal
+        number = None if record.line is None else record.line.number
         if number == ordinal:
             return record.offset
         if sorted_by_ordinal and number is not None and number > ordinal:

@@ -235,8 +235,9 @@ class OpenRollout:
     def next_ordinal(self, end: int) -> int | None:
         """One more than the newest ordinal before a border; None if no record has one."""
         for record in self.backward(0, end):
-            if record.line is not None and record.line.ordinal is not None:
-                return record.line.ordinal + 1
+            number = None if record.line is None else record.line.number
+            if number is not None:
+                return number + 1
         return None
 
     def last_line(self, end: int) -> bytes:

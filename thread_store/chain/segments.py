@@ -15,12 +15,19 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from protocol.errors import NotARollout, RolloutError, RolloutReplaced
+from protocol.errors import InvalidLine, ItemNotEncodable, NotARollout, RolloutError, RolloutReplaced
+from protocol.line import decode_line
 from protocol.meta import HistoryBase
+from protocol.own import ErasedItem
 from thread_store.chain.open_rollout import OpenRollout
 from thread_store.chain.rollout_files import RolloutFiles
 
 __all__ = ["BaseProblem", "KeptOpen", "Segment", "base_of", "resolve_base", "segment_of"]
+
+_ERASED_BEGIN_BYTES = 80
+"""Within these an erased line says what it is."""
+
+_WAS_DIGITS_MIN = 16
 
 
 class BaseProblem(Struct, frozen=True):
@@ -196,6 +203,20 @@ def _check_base(file: OpenRollout, base: HistoryBase) -> tuple[str, str] | None:
     if ordinal != base.end_ordinal_exclusive:
         return "ordinal_differs", f"{named} stands before ordinal {ordinal}, not {base.end_ordinal_exclusive}"
     expected = base.x_base_sha256
-    if expected is not None and hashlib.sha256(file.last_line(offset)).hexdigest() != expected:
+    if expected is not None and not _is_line(file.last_line(offset), expected):
         return "hash_differs", f"{named}: the line before it is not the one that the history was taken up to"
     return None
+
+
+def _is_line(line: bytes, expected: str) -> bool:
+    """Whether a line has this sha256, or had it before it was erased (FORMAT.md, Erasing)."""
+    if hashlib.sha256(line).hexdigest() == expected:
+        return True
+    if b'"x_erased"' not in line[:_ERASED_BEGIN_BYTES]:
+        return False
+    try:
+        erased = decode_line(line).item()
+    except (InvalidLine, ItemNotEncodable):
+        return False
+    was = erased.was if isinstance(erased, ErasedItem) else None
+    return was is not None and len(was) >= _WAS_DIGITS_MIN and expected.startswith(was)

@@ -16,17 +16,28 @@ from thread_store.cli.options import shared_options
 __all__ = ["COMMANDS", "app"]
 
 COMMANDS = {
+    "archive": "Set threads aside: they are found and read as before, and nothing can be added.",
     "check": "Look for damage in rollouts; silent when they are good.",
+    "compress": "Compress threads that nobody writes (zstd); they are read as before.",
     "context": "Print exactly what the model would see, one item a line.",
+    "delete": "Delete threads for good, with everything that is their own.",
     "demo": "Watch an agent being killed and lose nothing it was promised.",
+    "erase": "Overwrite what should not have been recorded; it can't be undone.",
     "fork": "Begin a new thread with the history of another one.",
+    "label": "Put labels on a thread and take them off again.",
+    "list": "List threads, the ones that were written last first.",
+    "prune": "Delete old threads; without -y only say what would go.",
     "record": "Record items from stdin or a file into a rollout.",
+    "rename": "Give a thread a name, by which it is listed and found.",
     "repair": "Heal a damaged rollout; without -y only say what would be done.",
     "resume": "Show what an agent would go on from, and what stands against it.",
     "revert": "Take a thread back to an earlier point; nothing is erased.",
+    "search-recent": "Find what was said and done, the newest threads first.",
     "show": "Show a rollout as a conversation.",
+    "stats": "Show where the bytes of a home are.",
     "tools": "Show what became of each tool call.",
     "tree": "Show which thread was forked from which, and whose sub-agents there are.",
+    "unarchive": "Take threads out of the archive, so that they can go on.",
     "unlock": "Take a thread over from a writer that hangs.",
     "version": "Print the version.",
     "who": "Show who is writing which thread.",
@@ -42,7 +53,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"thread_store.cli.commands.{cmd_name}").command
+        command = import_module(f"thread_store.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

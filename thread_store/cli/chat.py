@@ -229,7 +229,7 @@ class ChatView:
 
 def _address(entry: TranscriptEntry) -> str:
     line = entry.record.line
-    return f"@{entry.record.offset}" if line is None or line.ordinal is None else f"#{line.ordinal}"
+    return f"@{entry.record.offset}" if line is None or line.number is None else f"#{line.number}"
 
 
 def _arguments_text(arguments: str) -> str:

@@ -18,6 +18,7 @@ from protocol.errors import ActiveWriter
 from protocol.tool_calls import ToolCall
 from thread_store.cli.failures import ExitCode
 from thread_store.cli.named_thread import HomeThread, find_named, require_thread
+from thread_store.cli.redacting import recorder_config
 from thread_store.cli.resume_view import describe_refusal, refusal_objects
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
@@ -59,7 +60,7 @@ def decide(terminal: Terminal, argument: str, wanted: Wanted, *, yes: bool) -> i
     """
     named = find_named(terminal, argument)
     where = require_thread(named)
-    with LocalThreads(where.home) as threads:
+    with LocalThreads(where.home, config=recorder_config(terminal)) as threads:
         _refuse_writer(threads, where, named.path)
         call = _find_call(threads, where, wanted)
         if not yes and _can_ask(terminal) and not _is_wanted(terminal, call, wanted):

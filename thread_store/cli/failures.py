@@ -12,7 +12,8 @@ from typing import Any
 from protocol import errors
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.terminal import Terminal
-from thread_store.errors import AmbiguousThread, NotCurrentRollout, NotInHome
+from thread_store.erasing.errors import EraseRefused
+from thread_store.errors import AmbiguousThread, InvalidCursor, NotCurrentRollout, NotInHome, SearchInvalid
 from thread_store.locks.errors import LocksBusy
 
 __all__ = ["ExitCode", "describe_os_error", "report_error"]
@@ -50,8 +51,11 @@ _EXIT_CODES: tuple[tuple[type[errors.RolloutError], ExitCode], ...] = (
     (errors.ResumeRefused, ExitCode.REFUSED),
     (errors.ThreadReferenced, ExitCode.REFUSED),
     (errors.ForkRefused, ExitCode.REFUSED),
+    (EraseRefused, ExitCode.REFUSED),
     (errors.RolloutExists, ExitCode.REFUSED),
     (errors.InvalidThreadId, ExitCode.USAGE),
+    (SearchInvalid, ExitCode.USAGE),
+    (InvalidCursor, ExitCode.USAGE),
     (errors.ItemNotEncodable, ExitCode.USAGE),
     (errors.RecordTooLarge, ExitCode.USAGE),
     (errors.ForkPointInvalid, ExitCode.USAGE),

@@ -14,7 +14,7 @@ __all__ = ["damage_object", "item_object"]
 def item_object(entry: TranscriptEntry, thread: str | None) -> dict[str, Any]:
     """The members of one item; nothing is folded. Readers must ignore members they don't know."""
     line = entry.record.line
-    ordinal = None if line is None else line.ordinal
+    ordinal = None if line is None else line.number
     address = f"@{entry.record.offset}" if ordinal is None else f"#{ordinal}"
     result = entry.result
     item: dict[str, Any] = {

@@ -13,7 +13,7 @@ from thread_store.cli.terminal import Terminal
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ByteProgress"]
+__all__ = ["ByteProgress", "CountProgress"]
 
 _QUIET_SECONDS = 1.0
 _REDRAW_SECONDS = 0.1
@@ -62,3 +62,33 @@ class ByteProgress:
             progress, _ = self._drawn
             self._drawn = None
             progress.stop()
+
+
+class CountProgress:
+    """How many of something are done, where nobody knows how many there are. `things`: what is counted."""
+
+    def __init__(self, terminal: Terminal, doing: str, things: str) -> None:
+        self._terminal = terminal
+        self._doing = doing
+        self._things = things
+        self._enabled = terminal.stderr.isatty() and not terminal.quiet and not terminal.json
+        self._due = time.monotonic() + _QUIET_SECONDS
+        self._drawn = False
+
+    def update(self, count: int) -> None:
+        """Draw how many, if it is time."""
+        now = time.monotonic()
+        if not self._enabled or now < self._due:
+            return
+        self._due = now + _REDRAW_SECONDS
+        self._terminal.before_note = self.clear
+        self._drawn = True
+        self._terminal.stderr.write(f"\r{self._doing}: {count:,} {self._things}\x1b[K")
+        self._terminal.stderr.flush()
+
+    def clear(self) -> None:
+        """Take the line away; the next update draws it again."""
+        if self._drawn:
+            self._drawn = False
+            self._terminal.stderr.write("\r\x1b[K")
+            self._terminal.stderr.flush()

@@ -197,8 +197,12 @@ class Recording:
                 items=receipt.items,
                 synced_bytes=receipt.offset_bytes,
                 stopped_by=stopped_by,
+                redactions=dict(recorder.health.redactions),
             )
             return
+        if redactions := recorder.health.redactions:
+            each = ", ".join(f"{rule} {count:,}" for rule, count in sorted(redactions.items()))
+            terminal.note(f"redacted {sum(redactions.values()):,} ({safe_line(each)})")
         if stopped_by is not None:
             terminal.note(f"stopped by {stopped_by}; everything accepted is saved")
         if self._bad_lines:

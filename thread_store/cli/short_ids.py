@@ -7,6 +7,7 @@ looks for it: the beginnings of ids first, then their ends.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import log
 
 from thread_store.home import FRAGMENT_MIN
 
@@ -27,7 +28,9 @@ class ShortIds:
 
 
 def _fewest_characters(thread_ids: set[str]) -> int:
-    for count in range(FRAGMENT_MIN, _ID_CHARACTERS):
+    # Of so many ids some end alike in fewer characters, nearly always.
+    likely = int(2 * log(len(thread_ids) or 1, 16)) - 1
+    for count in range(max(FRAGMENT_MIN, likely), _ID_CHARACTERS):
         ends = {each[-count:] for each in thread_ids}
         if len(ends) == len(thread_ids) and ends.isdisjoint(each[:count] for each in thread_ids):
             return count

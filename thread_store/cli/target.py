@@ -66,7 +66,7 @@ class Target(NamedTuple):
             return record.offset == self.offset_bytes
         if self.first is None:
             return True
-        ordinal = None if record.line is None else record.line.ordinal
+        ordinal = None if record.line is None else record.line.number
         return ordinal is not None and self.first <= ordinal and (self.last is None or ordinal <= self.last)
 
     def command(self, verb: str, address: str = "") -> str:

@@ -60,8 +60,8 @@ def _newest_item(path: Path) -> tuple[int | None, str | None]:
                 if record.line is None:
                     continue
                 written = written or record.line.timestamp
-                if record.line.ordinal is not None:
-                    return record.line.ordinal, written
+                if record.line.number is not None:
+                    return record.line.number, written
     except RolloutError:
         return None, written  # it is being moved, or can't be read: its holder is known all the same
     return None, written

@@ -1,8 +1,8 @@
 """What the model sees when a thread is resumed: the exact context, and the settings that belong to it.
 
-Invariant: it depends on the bytes of the chain alone, and equals what reading everything from the start
-and replaying it would give; payloads keep their bytes. It says where it had to leave something out, and
-why.
+Invariant: it depends on the bytes of the chain (and of the blobs that they name) alone, and equals what
+reading everything from the start and replaying it would give; payloads keep their bytes, with what bounded
+storage took out of them put back. It says where it had to leave something out, and why.
 
 From the checkpoint on (`thread_store.context.checkpoint_scan`) records are replayed forward: items are
 added; a rollback takes so many of the newest things typed, and all that follows the oldest of them,
@@ -24,6 +24,7 @@ from protocol.own import MemoryItem
 from thread_store.chain.lineage import BaseProblem, Lineage, LineageRecord, Place
 from thread_store.context.checkpoint_scan import CheckpointScan, Problem, scan_back
 from thread_store.context.context_tail import ContextTail, FoundCheckpoint, Summary, TailEntry, TakenBack
+from thread_store.context.inlined_items import inline_items
 from thread_store.context.model_item import ModelItem, payload_item
 from thread_store.home import Home
 
@@ -114,9 +115,10 @@ def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext
     """Read the context of a thread whose files are known; see `load_model_context`."""
     found = scan_back(lineage, deep=deep)
     replay = _Replay(found.tail)
+    items, problems = inline_items(replay.items, lineage)
     instructions, tools = _from_metas(lineage)
     return ModelContext(
-        items=replay.items,
+        items=items,
         base=None if found.tail.base is None else found.tail.base.place,
         dropped=tuple(replay.dropped),
         rolled_back_checkpoints=tuple(found.tail.rolled_back),
@@ -128,8 +130,8 @@ def build_model_context(lineage: Lineage, *, deep: bool = False) -> ModelContext
         memories=tuple(found.memories),
         examined_from=found.examined_from,
         whole=found.whole,
-        problems=tuple(found.problems),
-        problem_count=found.problem_count,
+        problems=(*found.problems, *problems),
+        problem_count=found.problem_count + len(problems),
         base_problem=lineage.problem,
     )
 

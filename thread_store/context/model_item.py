@@ -1,7 +1,8 @@
 """One item of the model's context: a payload of the model track, and what must be known of it.
 
 Invariant: the payload is the bytes that were recorded, whatever they hold; only a message between agents
-that stands in a record of its own is put into the form that the model gets. What Codex hides from its
+that stands in a record of its own is put into the form that the model gets, and what bounded storage took
+out of a payload is put back. What Codex hides from its
 model is no item: retired and unknown kinds.
 """
 

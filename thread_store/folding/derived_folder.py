@@ -11,13 +11,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from protocol.ids import ThreadId
+from rollout.guarded_replace import replace_file
 from rollout.syscalls import FILE_MODE, FileCalls
 
 if sys.platform != "win32":
@@ -32,7 +32,6 @@ _DIGEST_CHARS = 64
 _READ = (
     os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 )
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _GUARD = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -92,21 +91,24 @@ class DerivedFolder:
             self._write(self.file_path(rollout_id), _digest(content) + b"\n" + content)
             return True
 
-    def _write(self, path: str, data: bytes) -> None:
-        temporary = f"{path}.{secrets.token_hex(4)}.tmp"
-        descriptor = os.open(temporary, _NEW, FILE_MODE)
+    def remove(self, rollout_id: ThreadId) -> None:
+        """Remove the file of a rollout, if it is there.
+
+        Raises:
+            OSError: the system refuses.
+        """
         try:
-            try:
-                os.fchmod(descriptor, FILE_MODE)  # whatever the umask
-                view = memoryview(data)
-                while view:
-                    view = view[self._calls.write(descriptor, view) :]
-            finally:
-                os.close(descriptor)
-            os.rename(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            self._calls.unlink(self.file_path(rollout_id))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    def _write(self, path: str, data: bytes) -> None:
+        def fill(descriptor: int) -> None:
+            view = memoryview(data)
+            while view:
+                view = view[self._calls.write(descriptor, view) :]
+
+        replace_file(path, fill, calls=self._calls, durable=False)
 
     def _make(self) -> None:
         """No link is followed: what stands in the place of a folder must be one."""

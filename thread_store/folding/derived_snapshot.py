@@ -14,7 +14,7 @@ import os
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from protocol.codec import encode_item, encode_value
 from protocol.errors import ItemNotEncodable, RolloutError
@@ -217,6 +217,29 @@ class DerivedSnapshots:
 
             return self._folder.replace(rollout_id, content, gives_way=gives_way)
 
+    def follow(self, before: str | os.PathLike[str], now: str | os.PathLike[str]) -> None:
+        """The rollout was moved by a rename: let its snapshot say so, that it may still count."""
+        stored, rollout_id, name = self._load(before), _rollout_id(now), self._name_of(now)
+        if stored is None or rollout_id is None or name is None:
+            return
+        mark = stored.watermark
+        if mark.rollout != self._name_of(before):
+            return
+        content = _encode_raw(structs.replace(mark, rollout=name), stored)
+        try:
+            self._folder.replace(rollout_id, content, gives_way=lambda there: _is_same(there, stored))
+        except OSError as error:
+            self._note_failure("written", error)
+
+    def forget(self, path: str | os.PathLike[str]) -> None:
+        """Remove the snapshot of a rollout, if there is one."""
+        rollout_id = _rollout_id(path)
+        if rollout_id is not None:
+            try:
+                self._folder.remove(rollout_id)
+            except OSError as error:
+                self._note_failure("removed", error)
+
     def _note_failure(self, what: str, error: Exception) -> None:
         if not self._has_failed:
             self._has_failed = True
@@ -241,14 +264,21 @@ def _time_of(line: bytes) -> str | None:
         return None
 
 
+def _is_same(there: bytes | None, stored: _Stored) -> bool:
+    return there is not None and _decode(there) == stored
+
+
 # Bytes
 
 
 def _encode(mark: Watermark, summary: ThreadSummary, memory: MemoryItem) -> bytes:
-    head = _Head(version=_VERSION, watermark=mark, summary=summary)
-    return (
-        encode_value(msgspec.to_builtins(head)) + b"\n" + encode_item(memory, timestamp=summary.updated or "")
-    )
+    line = encode_item(memory, timestamp=summary.updated or "")
+    return _encode_raw(mark, _Stored(mark, summary, line))
+
+
+def _encode_raw(mark: Watermark, stored: _Stored) -> bytes:
+    head = _Head(version=_VERSION, watermark=mark, summary=stored.summary)
+    return encode_value(msgspec.to_builtins(head)) + b"\n" + stored.memory
 
 
 def _decode(content: bytes) -> _Stored | None:

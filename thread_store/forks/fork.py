@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
@@ -33,7 +33,16 @@ from thread_store.forks.fork_meta import MetaOrigin, fork_payload, left_out_line
 from thread_store.forks.new_file import make_file
 from thread_store.home import Home
 
-__all__ = ["Fork", "ForkMode", "NewReference", "base_at", "make_fork", "make_reference"]
+__all__ = [
+    "CopiedPart",
+    "Fork",
+    "ForkMode",
+    "NewReference",
+    "base_at",
+    "copier",
+    "make_fork",
+    "make_reference",
+]
 
 ForkMode = Literal["copy", "reference"]
 
@@ -133,20 +142,22 @@ def _require_whole(lineage: Lineage, *, mode: ForkMode, partial: bool) -> None:
 # Copies
 
 
-class _Part(NamedTuple):
+class CopiedPart(NamedTuple):
+    """The bytes of one file of a lineage that go into a copy."""
+
     segment: int
     start: int
     end: int
 
 
-def _parts(lineage: Lineage, border: Border) -> list[_Part]:
+def _parts(lineage: Lineage, border: Border) -> list[CopiedPart]:
     """What is copied. Of the oldest file everything, its meta included; of the others what follows their
     metas: a meta in the midst of a history makes Codex forget what stands before it. An `x_erased` takes its
     place, so that no ordinal is missing."""
     parts = []
     for index, segment in enumerate(lineage.segments[: border.place.segment + 1]):
         end = border.offset if index == border.place.segment else segment.end
-        parts.append(_Part(index, segment.meta_end if index else segment.start, end))
+        parts.append(CopiedPart(index, segment.meta_end if index else segment.start, end))
     return parts
 
 
@@ -161,6 +172,19 @@ def _make_copy(
 ) -> int:
     """Write the header, then the parts; returns how many bytes these have."""
     parts = _parts(lineage, border)
+    make_file(target, copier(header, lineage, parts, calls=calls, progress=progress), calls=calls)
+    return sum(part.end - part.start for part in parts)
+
+
+def copier(
+    header: bytes,
+    lineage: Lineage,
+    parts: Sequence[CopiedPart],
+    *,
+    calls: ForkCalls,
+    progress: Progress | None = None,
+) -> Callable[[int], None]:
+    """What fills a new file with a header and parts of the files of a lineage. It raises OSError."""
     total, done = sum(part.end - part.start for part in parts), 0
 
     def report(size: int) -> None:
@@ -177,8 +201,7 @@ def _make_copy(
                     write_all(calls, descriptor, left_out_line(file))
                 copy_range(file, part.start, part.end, descriptor, calls=calls, progress=report)
 
-    make_file(target, fill, calls=calls)
-    return total
+    return fill
 
 
 # References

@@ -50,10 +50,6 @@ class ForkCalls(FileCalls):
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))  # elsewhere only to sockets
         return os.sendfile(target, source, offset, size)
 
-    def rename(self, source: str, target: str) -> None:
-        """Give a file another name; replaces what stands there."""
-        os.rename(source, target)
-
 
 def copy_range(
     file: OpenRollout,

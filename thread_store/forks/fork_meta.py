@@ -29,6 +29,7 @@ __all__ = [
     "meta_line",
     "padded_meta_line",
     "revert_payload",
+    "self_contained_payload",
 ]
 
 ALIGNMENT_BYTES = 4096
@@ -98,6 +99,15 @@ def revert_payload(
     if forked_at is not None:
         payload["forked_from_ordinal_exclusive"] = min(forked_at, end_ordinal)
     return _finish(payload, origin, thread_id, base)
+
+
+def self_contained_payload(origin: MetaOrigin) -> dict[str, Any]:
+    """The meta of the same rollout, resting on no other file any more; all else as it was."""
+    return {
+        key: value
+        for key, value in origin.payload.items()
+        if key not in ("history_base", "x_pad", "x_takeover")
+    }
 
 
 def _finish(

@@ -17,13 +17,13 @@ from typing import Any
 from protocol.errors import ThreadNotFound
 from protocol.ids import ThreadId
 from protocol.timestamps import parse_timestamp
+from rollout.staged_file import remove_file
 from thread_store.chain.borders import resolve_border
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.lineage import Lineage
 from thread_store.chain.thread_tree import ThreadNode, build_tree
 from thread_store.forks.fork import Fork, ForkMode, make_fork
 from thread_store.forks.fork_copy import ForkCalls
-from thread_store.forks.new_file import remove_file
 from thread_store.home import Home
 
 __all__ = ["fork_tree"]

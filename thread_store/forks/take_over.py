@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager
 
 from protocol.errors import RolloutWriteError, WriterHolder
 from protocol.timestamps import format_timestamp, now_ms
+from rollout.staged_file import remove_file
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.open_rollout import OpenRollout
 from thread_store.forks.fork_copy import ForkCalls, copy_range
-from thread_store.forks.new_file import make_file, remove_file
+from thread_store.forks.new_file import make_file
 from thread_store.forks.revert import make_revert
 from thread_store.home import Home
 

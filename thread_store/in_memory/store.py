@@ -16,13 +16,14 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from msgspec import structs
 
 from protocol.errors import (
     ActiveWriter,
     ForkPointInvalid,
+    NotARollout,
     RecorderClosed,
     RolloutError,
     RolloutExists,
@@ -42,17 +43,30 @@ from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_records
 from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.forks.fork import ForkMode
-from thread_store.in_memory.files import MemoryReading, find_border, fork_in_files, read_state
+from thread_store.in_memory.files import (
+    MemoryReading,
+    find_border,
+    fork_in_files,
+    list_in_files,
+    read_state,
+    search_in_files,
+)
 from thread_store.in_memory.sink import MemorySink
+from thread_store.listing.thread_entry import ThreadPage
+from thread_store.listing.thread_query import ListOptions, ThreadQuery
 from thread_store.open_threads import close_all
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.resume.recovery import recovery_items
 from thread_store.resume.resumable import Resumable, is_candidate, nothing_resumable
 from thread_store.resume.resume_refusals import split_allowed
 from thread_store.resume.resume_state import ResumeState
-from thread_store.resume.resume_surroundings import writer_refusal
+from thread_store.resume.resume_surroundings import archived_refusal, writer_refusal
+from thread_store.search.search_hit import SearchReport
+from thread_store.search.search_query import SearchOptions, make_query
+from thread_store.search.search_stream import SearchStream
 from thread_store.subagents import activity, family_of, subagent_meta
 from thread_store.thread import OpenThread, Thread
+from thread_store.titles.session_index import checked_name
 
 __all__ = ["MemoryThreadStore"]
 
@@ -70,7 +84,9 @@ class MemoryThreadStore:
         self._tool_safety = tool_safety
         self._contents: dict[ThreadId, bytearray] = {}
         """Of the threads that were begun, oldest first; empty where nothing was recorded yet."""
+        self._archived: set[ThreadId] = set()
         self._open: dict[ThreadId, OpenThread] = {}
+        self._names: dict[ThreadId, str] = {}
         self._service: Service | None = None
 
     async def __aenter__(self) -> Self:
@@ -130,6 +146,12 @@ class MemoryThreadStore:
         return self._continue(wanted, self._content_of(wanted), config)
 
     def _continue(self, thread_id: ThreadId, content: bytearray, config: RecorderConfig | None) -> Thread:
+        if thread_id in self._archived:
+            raise NotARollout(
+                path=_name(thread_id),
+                reason="its thread is archived",
+                hint="Take it out of the archive first",
+            )
         released: Future[None] = Future()
         found = scan_for_append(io.BytesIO(content), _name(thread_id))
         core = continue_core(
@@ -197,7 +219,8 @@ class MemoryThreadStore:
     async def _look(self, thread_id: ThreadId, *, deep: bool = False) -> ResumeState:
         content, safety = bytes(self._content_of(thread_id)), self._tool_safety
         state = await asyncio.to_thread(lambda: read_state(thread_id, content, deep=deep, safety=safety))
-        return structs.replace(state, path=_name(thread_id))
+        state = structs.replace(state, path=_name(thread_id))
+        return state.with_refusals([archived_refusal(thread_id)] if thread_id in self._archived else [])
 
     async def load_resume_state(self, thread_id: str, *, deep: bool = False) -> ResumeState:
         """As `ThreadStore.load_resume_state`."""
@@ -237,7 +260,7 @@ class MemoryThreadStore:
         """As `ThreadStore.find_resumable`."""
         passed_over: list[tuple[str, WriterHolder]] = []
         for thread_id in map(ThreadId, await self.list_ids()):
-            if not is_candidate(self._read(thread_id).meta, cwd):
+            if thread_id in self._archived or not is_candidate(self._read(thread_id).meta, cwd):
                 continue
             if thread_id not in self._open:
                 return Resumable(thread_id, _name(thread_id), tuple(passed_over))
@@ -316,6 +339,58 @@ class MemoryThreadStore:
         self._require_free(wanted)
         self._contents[wanted] = bytearray(content[:end])
         return self._continue(wanted, self._contents[wanted], config)
+
+    def search(self, text: str, **options: Unpack[SearchOptions]) -> SearchStream:
+        """As `ThreadStore.search`; what is written from now on is not found."""
+        self._require_open()
+        query, report = make_query(text, **options), SearchReport(skipped=[])
+        threads = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
+        return SearchStream(
+            lambda: search_in_files(threads, query, report),
+            report,
+            shown=lambda hit: structs.replace(hit, path=_name(ThreadId(hit.thread_id))),
+        )
+
+    async def list_threads(self, **options: Unpack[ListOptions]) -> ThreadPage:
+        """As `ThreadStore.list_threads`."""
+        self._require_open()
+        query = ThreadQuery(**options)
+        contents = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
+        names, open_ids = dict(self._names), set(self._open)
+        page = await asyncio.to_thread(lambda: list_in_files(contents, names, open_ids, query))
+        threads = (structs.replace(each, path=_name(ThreadId(each.thread_id))) for each in page.threads)
+        return page._replace(threads=tuple(threads))
+
+    async def rename_thread(self, thread_id: str, name: str) -> str:
+        """As `ThreadStore.rename_thread`."""
+        self._require_open()
+        wanted, kept = ThreadId.parse(thread_id), checked_name(name)
+        if wanted not in self._open:
+            self._content_of(wanted)
+        self._names[wanted] = kept
+        return kept
+
+    async def archive_thread(self, thread_id: str) -> None:
+        """As `ThreadStore.archive_thread`."""
+        self._archived.add(self._closed(thread_id))
+
+    async def unarchive_thread(self, thread_id: str) -> None:
+        """As `ThreadStore.unarchive_thread`."""
+        self._archived.discard(self._closed(thread_id))
+
+    async def delete_thread(self, thread_id: str, *, cascade: bool = False) -> None:
+        """As `ThreadStore.delete_thread`; nothing rests on another thread here."""
+        wanted = self._closed(thread_id)
+        self._archived.discard(wanted)
+        del self._contents[wanted]
+
+    def _closed(self, thread_id: str) -> ThreadId:
+        """A thread that is there, and that nobody writes."""
+        self._require_open()
+        wanted = ThreadId.parse(thread_id)
+        self._content_of(wanted)
+        self._require_free(wanted)
+        return wanted
 
     async def list_ids(self) -> list[str]:
         """As `ThreadStore.list_ids`."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
-from protocol.errors import WriterHolder
+from protocol.errors import RolloutError, WriterHolder
 from protocol.timestamps import format_timestamp, now_ms
 from thread_store.locks.processes import Surroundings, is_dead, start_ticks, surroundings
 
@@ -28,6 +29,7 @@ __all__ = [
     "describe_self",
     "encode_holder",
     "judge",
+    "redact_own_command",
     "shares_processes",
 ]
 
@@ -95,10 +97,41 @@ def describe_self(*, fence: int, lease: bool = False) -> LockHolder:
     )
 
 
+_redact_command: Callable[[str], str] | None = None
+"""For the whole process: a secret of its command line is one in every home."""
+
+
+def redact_own_command(redact: Callable[[str], str]) -> None:
+    """From now on this process tells of its command what `redact` leaves; nothing, if that fails."""
+    global _redact_command
+    _redact_command = redact
+
+
 def _own_command() -> str | None:
-    command = " ".join(sys.orig_argv)[:_COMMAND_CHARACTERS]
+    command = " ".join(_without_secrets(sys.orig_argv))
+    if _redact_command is not None:
+        try:
+            command = _redact_command(command)
+        except RolloutError:
+            return None
     # An argument that was no UTF-8 is held as lone surrogates, which JSON can't take.
-    return command.encode(errors="replace").decode() or None
+    return command[:_COMMAND_CHARACTERS].encode(errors="replace").decode() or None
+
+
+_SECRET_OPTION = "--text"
+"""Of `rollout erase`: what must go from the home must not come into it by the lock."""
+
+
+def _without_secrets(arguments: list[str]) -> list[str]:
+    if "erase" not in arguments:
+        return arguments
+    shown, hide = [], False
+    for each in arguments:
+        name, given, _ = each.partition("=")
+        is_option = len(name) > len("--t") and _SECRET_OPTION.startswith(name)
+        shown.append("***" if hide else f"{name}=***" if is_option and given else each)
+        hide = is_option and not given
+    return shown
 
 
 def encode_holder(holder: LockHolder) -> bytes:

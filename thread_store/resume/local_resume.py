@@ -154,7 +154,7 @@ def _recover(threads: LocalThreads, opened: OpenThread, judge: _Judge) -> Resume
     if items:
         core.pending.append(items)
     if not items and judge.memory is None:
-        return state
+        return structs.replace(state, path=core.path)  # it may have been compressed before
     wait_for(opened, Goal.SYNC)
     behind = _read(threads, core.path, deep=judge.deep)
     return structs.replace(behind.allowing(each.reason for each in state.waived), waived=state.waived)

@@ -47,8 +47,6 @@ class RefusalReason(StrEnum):
     """Somebody writes it now."""
     ARCHIVED = "archived"
     """It was put aside."""
-    COMPRESSED = "compressed"
-    """Nothing can be appended to it as it is."""
     TERMINAL_STATE = "terminal_state"
     """It says that it ended for good."""
     UNCERTAIN_CALL = "uncertain_call"
@@ -77,8 +75,7 @@ class RefusalRule(NamedTuple):
 
 REFUSAL_RULES: dict[RefusalReason, RefusalRule] = {
     RefusalReason.LIVE_WRITER: RefusalRule(False, "Wait until its writer has stopped, or fork the thread"),
-    RefusalReason.ARCHIVED: RefusalRule(False, "Take it out of the archive first, or fork it"),
-    RefusalReason.COMPRESSED: RefusalRule(False, "Expand it first: zstd -d --rm {path}"),
+    RefusalReason.ARCHIVED: RefusalRule(False, "Take it out first: rollout unarchive {thread}"),
     RefusalReason.TERMINAL_STATE: RefusalRule(True, "Fork it to go on from its end: rollout fork {thread}"),
     RefusalReason.UNCERTAIN_CALL: RefusalRule(
         True,

@@ -16,7 +16,13 @@ from thread_store.resume.resume_refusals import Refusal, RefusalReason
 from thread_store.resume.resume_state import ResumeState
 from thread_store.workspace import WorkspaceKind, find_workspace_kind
 
-__all__ = ["place_refusals", "surrounding_refusals", "workspace_refusals", "writer_refusal"]
+__all__ = [
+    "archived_refusal",
+    "place_refusals",
+    "surrounding_refusals",
+    "workspace_refusals",
+    "writer_refusal",
+]
 
 GIT_SECONDS_MAX = 10.0
 """A git that is slower tells nothing, and that counts against the resume."""
@@ -32,12 +38,15 @@ def surrounding_refusals(state: ResumeState, *, writer: WriterHolder | None = No
 
 
 def place_refusals(path: str | os.PathLike[str], thread_id: str | None) -> Iterator[Refusal]:
-    """Where a rollout lies, and how: nothing can be appended to what was put aside."""
+    """Where a rollout lies: nothing can be appended to what was put aside."""
     name = os.fspath(path)
     if os.path.basename(os.path.dirname(name)) == ARCHIVED_FOLDER:
-        yield Refusal.make(RefusalReason.ARCHIVED, "it is archived", thread=thread_id)
-    if name.endswith(".zst"):
-        yield Refusal.make(RefusalReason.COMPRESSED, "it is compressed", thread=thread_id, path=name)
+        yield archived_refusal(thread_id)
+
+
+def archived_refusal(thread_id: str | None) -> Refusal:
+    """It was set aside."""
+    return Refusal.make(RefusalReason.ARCHIVED, "it is archived", thread=thread_id)
 
 
 def writer_refusal(state: ResumeState, writer: WriterHolder) -> Refusal:

@@ -15,7 +15,18 @@ With pytest, a test a check:
 
 from __future__ import annotations
 
-from thread_store.testing import agents, forks, one_writer, recording, resuming, turns, whole_store
+from thread_store.testing import (
+    agents,
+    forks,
+    keeping,
+    lists,
+    one_writer,
+    recording,
+    resuming,
+    searching,
+    turns,
+    whole_store,
+)
 from thread_store.testing.check import Check, ConformanceError, MakeStore
 
 __all__ = ["CHECKS", "Check", "ConformanceError", "MakeStore", "run_checks"]
@@ -27,6 +38,9 @@ CHECKS: list[Check] = [
     *agents.CHECKS,
     *turns.CHECKS,
     *resuming.CHECKS,
+    *searching.CHECKS,
+    *lists.CHECKS,
+    *keeping.CHECKS,
     *whole_store.CHECKS,
 ]
 """All of them."""

@@ -142,12 +142,17 @@ def _plain_marker(template: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda payload: re.sub(r"\{(\w+)\}", lambda match: as_text(payload.get(match[1])), template)
 
 
+def _erased_marker(payload: Mapping[str, Any]) -> str:
+    reason = payload.get("reason")
+    return f"{as_text(payload.get('bytes'))} bytes erased" + (f": {as_text(reason)}" if reason else "")
+
+
 _OWN_MARKERS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "x_writer": _writer_marker,
     "x_approval": _plain_marker("approval of {call_id}: {state}"),
     "x_check": _plain_marker("check {state}: {what}"),
     "x_state": _plain_marker("state {from} to {to}: {reason}"),
-    "x_erased": _plain_marker("{bytes} bytes erased: {reason}"),
+    "x_erased": _erased_marker,
     "x_gap": _plain_marker("{bytes} bytes were destroyed by another program: {cause}"),
 }
 _BY_TYPE: dict[str, Callable[[Mapping[str, Any]], Fact | None]] = {

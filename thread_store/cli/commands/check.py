@@ -17,6 +17,7 @@ from thread_store.cli.options import shared_options, terminal_of
 from thread_store.cli.safe_text import safe_line
 from thread_store.cli.target import STDIN, find_target
 from thread_store.cli.terminal import Terminal
+from thread_store.erasing.erasure_check import check_erasures
 from thread_store.errors import NotCurrentRollout
 
 __all__ = ["command"]
@@ -65,6 +66,8 @@ def _check(terminal: Terminal, source: str) -> CheckReport:
     report = check_rollout(source)
     if source != STDIN:
         for finding in check_base(source, home_of(terminal, source)):
+            report.add(finding)
+        for finding in check_erasures(source):
             report.add(finding)
         _leave_out_refused_fixes(report, source)
     return report
