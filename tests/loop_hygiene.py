@@ -1,7 +1,7 @@
 """Loop hygiene: no blocking call of the product runs on a caller's loop, and asyncio has nothing to say.
 
 Invariant: a call counts if the product made it: the frame of ours that is nearest to the loop is a coroutine
-or a callback, or a function that a test called and that isn't in `BLOCKS`. The loops of our own
+or a callback, or a plain function of one of `HANDLES`, and it isn't one of `EXCEPTIONS`. The loops of our own
 services are no callers' loops: to write is what they are for. Nothing is raised where it happens, where
 something might catch it; each test looks for what was noted while it ran.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import inspect
 import logging
 import math
 import os
@@ -28,10 +29,11 @@ from typing import Any
 from blockbuster import BlockBuster
 from blockbuster.blockbuster import BlockBusterFunction
 
-__all__ = ["BLOCKS", "Hygiene", "watch_loops"]
+__all__ = ["EXCEPTIONS", "HANDLES", "Hygiene", "watch_loops"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in ("protocol", "rollout", "thread_store"))
+_COROUTINES = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _LOOP = f"{os.sep}asyncio{os.sep}events.py"
 
 _MORE: tuple[tuple[Any, str], ...] = (
@@ -46,18 +48,21 @@ _MORE: tuple[tuple[Any, str], ...] = (
 _QUICK = frozenset({"os.getcwd", "os.path.abspath"})
 """No disk is asked: the system knows the working folder."""
 
-_READS = "blocks by its contract; async tests look with it at what stands in a file"
-_MENDS = "blocks by its contract; async tests act with it as another program would"
-BLOCKS: dict[str, str] = {
-    "rollout/core.py create_core": "blocks by its contract (recorders call it in a thread)",
+HANDLES = (
+    *(f"rollout/{name}.py" for name in ("recorder", "pending", "core")),
+    *(f"thread_store/{name}.py" for name in ("local_store", "store", "streams", "subagents", "thread")),
+    *("thread_store/in_memory/", "thread_store/testing/", "thread_store/turns/"),
+)
+"""What is used on a loop, by module or package: not even its plain functions block. Of all else only
+coroutines and callbacks promise that; a plain function that a test calls by itself is the test's affair."""
+
+EXCEPTIONS: dict[str, str] = {
+    "rollout/core.py create_core": "recorders call it in a thread; tests give it faults",
     "rollout/core.py open_core": "the same, for a rollout that is there",
-    "rollout/reader.py read_rollout": _READS,
-    "thread_store/forks/fork.py make_fork": _MENDS,
-    "thread_store/home.py path": _READS,
-    "thread_store/locks/thread_locks.py __init__": _MENDS,
+    "thread_store/demo/demo_resume.py _resume": "its tools are its own work",
+    "thread_store/turns/blocking_turn.py": "the handles for code without a loop",
 }
-"""Functions of ours that block by their contract, and why a test may call them on its loop: by module and
-name. Whatever isn't here must not."""
+"""What may block all the same, and why: by module, or module and name."""
 
 
 class Hygiene:
@@ -68,8 +73,6 @@ class Hygiene:
         """Blocking calls on callers' loops, each with its stack."""
         self.said: list[str] = []
         """What asyncio logged."""
-        self.seen: set[str] = set()
-        """Those of `BLOCKS` that a test called on its loop."""
 
     def take(self) -> list[str]:
         """What was noted; it is forgotten."""
@@ -85,12 +88,17 @@ class Hygiene:
         frame = _nearest_to_loop(sys._getframe(1))
         if frame is None:
             return
-        place = f"{os.path.relpath(frame.f_code.co_filename, _ROOT)} {frame.f_code.co_name}"
-        if place in BLOCKS:
-            self.seen.add(place)
-            return
-        stack = "".join(traceback.format_stack(sys._getframe(3), limit=12))
-        self.calls.append(f"{name} blocks a caller's loop, in {place}:\n{stack}")
+        module = os.path.relpath(frame.f_code.co_filename, _ROOT)
+        place = f"{module} {frame.f_code.co_name}"
+        if _promises(frame, module) and module not in EXCEPTIONS and place not in EXCEPTIONS:
+            stack = "".join(traceback.format_stack(sys._getframe(3), limit=12))
+            self.calls.append(f"{name} blocks a caller's loop, in {place}:\n{stack}")
+
+
+def _promises(frame: FrameType, module: str) -> bool:
+    """Whether this function must not block."""
+    is_callback = frame.f_back is not None and frame.f_back.f_code.co_filename.endswith(_LOOP)
+    return is_callback or bool(frame.f_code.co_flags & _COROUTINES) or module.startswith(HANDLES)
 
 
 def _is_service() -> bool:
@@ -160,6 +168,8 @@ def _is_allowed(function: BlockBusterFunction) -> bool:
     """Whether it is made where blockbuster lets it pass, such as the start of a thread."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
+        if frame.f_code.co_filename == logging.__file__:
+            return True  # where a log goes is its owner's choice
         for file, names in function.can_block_functions:
             if frame.f_code.co_filename.endswith(file) and frame.f_code.co_name in names:
                 return True

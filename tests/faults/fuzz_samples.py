@@ -16,6 +16,7 @@ from pathlib import Path
 import zstandard
 
 from protocol.codec import encode_item
+from protocol.errors import NotARollout
 from rollout.unwritten import UnwrittenHeader
 from tests.faults.call_histories import THREAD, make_history
 from tests.faults.numbered import numbered_item
@@ -26,6 +27,7 @@ from thread_store.folding.derived_snapshot import DerivedSnapshots
 from thread_store.folding.thread_folding import fold_lineage
 from thread_store.forks.fork import make_fork
 from thread_store.home import Home
+from thread_store.resume.resume_state import read_resume_state
 
 __all__ = ["BASE", "DEVICE", "INODE", "OWN", "Parts", "samples_of"]
 
@@ -40,7 +42,7 @@ _LINES_MAX = 40
 
 @cache
 def samples_of(kind: str) -> list[Parts]:
-    """All samples of a kind: `rollout`, `packed`, `lock`, `chain`, `snapshot`, `kept`."""
+    """All samples of a kind: `rollout`, `packed`, `lock`, `chain`, `snapshot`, `memory`, `state`, `kept`."""
     return {
         "rollout": _rollouts,
         "packed": _packed,
@@ -48,6 +50,8 @@ def samples_of(kind: str) -> list[Parts]:
         "chain": _chains,
         "snapshot": _snapshots,
         "kept": _kept,
+        "memory": _memories,
+        "state": _states,
     }[kind]()
 
 
@@ -211,6 +215,35 @@ def _snapshot(path: Path, home: Home) -> bytes | None:
     content = (home.path / f"thread-store/derived/{BASE}.snapshot").read_bytes()[65:]
     device, inode = b'"device":%d' % status.st_dev, b'"inode":%d' % status.st_ino
     return content.replace(device, DEVICE, 1).replace(inode, INODE, 1)
+
+
+def _memories() -> list[Parts]:
+    """Rollouts that are short but for a snapshot that holds much."""
+    found: list[Parts] = []
+    for (data,) in _rollouts():
+        lines = [each for each in data.split(b"\n") if b'"x_memory"' in each]
+        found += [(meta(BASE) + each + b"\n" + turns(1, ordinal=90),) for each in lines]
+    for data, content in _snapshots():
+        memory = content.partition(b"\n")[2]
+        found.append((data[: data.find(b"\n") + 1] + memory,))
+    return found
+
+
+def _states() -> list[Parts]:
+    """Resume states as JSON, half of them written by the slow way."""
+    found: list[Parts] = []
+    for (data,) in _rollouts():
+        with tempfile.TemporaryDirectory() as folder:
+            home = Home(folder)
+            path = place_of(home, BASE)
+            path.write_bytes(data)
+            try:
+                written = read_resume_state(path, home).to_json()
+            except NotARollout:
+                continue
+            found.append((written,))
+            found.append((written.replace(b'"cwd":"/srv', b'"cwd":"\\ud800'),))
+    return found
 
 
 def _kept() -> list[Parts]:

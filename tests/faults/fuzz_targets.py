@@ -373,6 +373,32 @@ def _use(state: ResumeState) -> None:
     assert ResumeState.from_json(written).to_json() == written, "a state changes when it is written"
 
 
+@_target("state", 3)
+def _state(parts: Parts, shop: Workshop) -> None:
+    """A state that was kept as JSON is read back, or refused by one kind of error."""
+    (data,) = parts
+    try:
+        state = ResumeState.from_json(data)
+    except msgspec.ValidationError:
+        return
+    assert isinstance(state, ResumeState)
+
+
+@_target("memory", 5)
+def _memory(parts: Parts, shop: Workshop) -> None:
+    """A snapshot of a fold is gone on from, or passed over: alone, and in its rollout."""
+    (data,) = parts
+    for record in RolloutReader(io.BytesIO(data)):
+        if record.line is not None and record.line.type == "x_memory":
+            item = record.line.item()
+            fold = ThreadFold.restore(item) if isinstance(item, MemoryItem) else None
+            if fold is not None:
+                fold_range(fold, _Memory(data), 0, data.rfind(b"\n") + 1)  # type: ignore[arg-type]
+                fold.memory.render()
+                fold.snapshot(1)
+    _resume(parts, shop)
+
+
 @_target("chain", 3)
 def _chain(parts: Parts, shop: Workshop) -> None:
     """Two files: the lineage reads the same both ways, and gives a state."""

@@ -30,6 +30,9 @@ SEED = 20261130
 PAST_INPUTS: list[tuple[str, tuple[bytes, ...]]] = [
     ("head", (rb'{"type":"response_item","payload":{"type":"\ud800","":"","":""}}',)),
     ("chain", (b"", b'{"timestamp":"","type":"session_meta","payload":"x"}\n')),
+    ("replay", (b"", b'{"":' + b"[" * 5000)),
+    ("state", (b'{"items":[{}],"":"\\ud800"}',)),
+    ("state", (b'{"items":' + b"[" * 5000,)),
     ("resume", (b'{"timestamp":"","type":"session_meta","payload":[]}\n',)),
 ]
 """By target: what was wrong with it stands in docs/faults.md."""
