@@ -40,6 +40,10 @@ def numbered_item(number: int, size: int) -> RolloutItem:
     return RolloutItem.raw("x_note", {"text": text})
 
 
+_RETELLING = frozenset({"compacted", "x_memory"})
+"""Records that repeat the texts of others."""
+
+
 @dataclass(slots=True)
 class Contents:
     """What stands in a file, by json and checksums alone."""
@@ -103,6 +107,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 def _number_in(line: dict[str, Any]) -> int | None:
     """The number of the item in a line; None for a line of another kind."""
+    if line.get("type") in _RETELLING:
+        return None
     for text in _texts(line.get("payload")):
         if text.startswith("#"):
             head, checksum, filler = text.split(" ", 2)
