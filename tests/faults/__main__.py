@@ -114,6 +114,7 @@ def _soak(arguments: argparse.Namespace) -> int:
     print(f"{report.threads} threads, {report.seconds:.0f} s, seed {arguments.seed}")
     print(f"{report.items:,} items, {report.acknowledged:,} acknowledged, {report.calls:,} calls")
     print(f"{report.kills} processes killed, {report.lives} lived, {report.fills} times the disk was full")
+    print(f"{report.torn} torn tails were set aside")
     print("  " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.entries.items())))
     for name, count in sorted(report.errors.items()):
         print(f"  {count:7,} times raised: {name}")

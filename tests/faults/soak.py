@@ -77,6 +77,8 @@ class SoakReport:
     lives: int = 0
     """Processes of producers that were begun."""
     fills: int = 0
+    torn: int = 0
+    """Torn tails that were set aside."""
     entries: dict[str, int] = field(default_factory=dict)
     """What producers and others told of, by its kind."""
     errors: dict[str, int] = field(default_factory=dict)
@@ -152,7 +154,7 @@ class _Ground:
                 after = call not in ("open", "fstat", "lstat", "pread") and self.rng.random() < 0.2
                 action = Action.AFTER if after else Action.ERRNO
                 found.append(Fault(call, nth, action, self.rng.choice(_SYSTEM_ERRNOS), count))
-        if self.rng.random() < 0.3:  # dead inside a line
+        if self.rng.random() < 0.5:  # dead inside a line
             nth = self._nth("write")
             found += [Fault("write", nth, Action.SHORT, -1), Fault("write", nth, Action.KILL_AFTER)]
         elif self.rng.random() < 0.4:
@@ -263,6 +265,7 @@ class _Ground:
         report.calls = sum(len(told.calls) for told in ledger.threads.values())
         with asyncio.Runner() as loop:
             report.items = check_home(self.home, ledger, loop, report.failures)
+        report.torn = len(list(self.home.glob("thread-store/kept/*.torn")))
         free = shutil.disk_usage(self.disk).free / (1 << 20)
         if free < self.plan.disk_mb / 20:
             report.failures.append(f"only {free:.0f} MB of the disk are left: it was too small")
