@@ -32,20 +32,10 @@ BLOB_BYTES_MAX = 1 << 30
 
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{64}\.[0-9a-f]{12}\.tmp\Z")
-_READ = (
-    os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-)
 
 
 class BlobCalls(FileCalls):
     """What placing a blob needs beyond the calls of a rollout."""
-
-    def open_read(self, path: str) -> int:
-        """Open to read. Symlinks are refused (ELOOP)."""
-        return os.open(path, _READ)
-
-    def rename(self, source: str, target: str) -> None:
-        os.rename(source, target)
 
     def touch(self, path: str) -> None:
         """Set the time of a file to now."""

@@ -48,23 +48,14 @@ _VERSION = 1
 _LEAD_DIGITS = 16
 _SUFFIX = ".erasing"
 _LOCK = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 class EraseCalls(FileCalls):
     """The file sink's system calls, and those that erasing needs besides. All raise OSError."""
 
-    def open_read(self, path: str) -> int:
-        """Open a file to read it. Links are refused."""
-        return os.open(path, _READ | getattr(os, "O_NONBLOCK", 0))
-
     def open_lock(self, path: str) -> int:
         """Open a file that is only locked; it is made, mode 0600, if it isn't there."""
         return os.open(path, _LOCK, FILE_MODE)
-
-    def rename(self, source: str, target: str) -> None:
-        """Give a file another name; replaces what stands there."""
-        os.rename(source, target)
 
 
 class Patch(Struct, frozen=True, array_like=True):

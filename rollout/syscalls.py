@@ -35,6 +35,10 @@ class FileCalls:
         """Open an existing file to read and append. Symlinks are refused (ELOOP)."""
         return os.open(path, os.O_RDWR | os.O_APPEND | _SAFE)
 
+    def open_read(self, path: str) -> int:
+        """Open to read. Symlinks are refused (ELOOP)."""
+        return os.open(path, os.O_RDONLY | _SAFE)
+
     def open_new(self, path: str) -> int:
         """Make a file that isn't there yet (EEXIST), mode 0600 whatever the umask."""
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | _SAFE, FILE_MODE)

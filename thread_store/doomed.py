@@ -144,6 +144,10 @@ class DoomedFiles:
         for each in files:
             self._files.setdefault(each.path, []).append(each)
 
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._files)
+
     def __contains__(self, path: Path) -> bool:
         """Whether the rollout at this path is one of them."""
         if not self._files:

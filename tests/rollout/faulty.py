@@ -37,9 +37,9 @@ __all__ = [
 ENOSPC, EIO, EAGAIN = errno.ENOSPC, errno.EIO, errno.EAGAIN
 
 CALLS = (
-    *("open_append", "open_new", "open_overwrite", "open_folder", "dup", "close"),
+    *("open_append", "open_read", "open_new", "open_overwrite", "open_folder", "dup", "close"),
     *("write", "pwrite", "pread", "fstat", "lstat", "truncate", "datasync", "sync_folder"),
-    *("make_folder", "link", "unlink"),
+    *("make_folder", "link", "unlink", "rename", "set_look"),
 )
 _GATE_SECONDS_MAX = 60
 

@@ -16,7 +16,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -24,12 +24,13 @@ from msgspec import Struct
 
 from protocol.blobs import BLOB_NAME
 from protocol.errors import RolloutError, RolloutUnreadable
-from rollout.blobs import BLOB_FOLDER, BlobCalls, BlobFolder
+from rollout.blobs import BLOB_FOLDER, BlobFolder
 from rollout.kept import spill_folder
 from rollout.lines import Break
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.source import ByteSource, is_compressed, open_source
 from rollout.stream import decoded_blocks
+from rollout.syscalls import FileCalls
 from thread_store.home import Home
 
 __all__ = [
@@ -82,6 +83,8 @@ def find_unreferenced_blobs(
     *,
     coordination: AbstractContextManager[object],
     min_age_seconds: float = MIN_AGE_SECONDS,
+    now: float | None = None,
+    progress: Callable[[int], None] = lambda count: None,
 ) -> UnreferencedBlobs:
     """Read all rollouts of a home, live, archived and compressed, and what was set aside of them. Blocks.
 
@@ -89,11 +92,14 @@ def find_unreferenced_blobs(
         coordination: the coordination lock of the home (`ThreadLocks(home.path).coordinated()`), taken for
             the end of the search.
         min_age_seconds: younger blobs are left out.
+        now: what counts as now, in seconds since the epoch.
+        progress: called with how many bytes were looked through since the last call.
 
     Raises:
         RolloutUnreadable: the folder of blobs is there and can't be listed.
     """
-    search = _Search(home, before_ns=time.time_ns() - int(min_age_seconds * 1e9))
+    now_ns = time.time_ns() if now is None else int(now * 1e9)
+    search = _Search(home, before_ns=now_ns - int(min_age_seconds * 1e9), progress=progress)
     if search.candidates:
         search.read_new()
         with coordination:
@@ -101,14 +107,14 @@ def find_unreferenced_blobs(
     return search.result()
 
 
-def remove_blob(blob: UnreferencedBlob, *, calls: BlobCalls | None = None) -> bool:
+def remove_blob(blob: UnreferencedBlob, *, calls: FileCalls | None = None) -> bool:
     """Remove a blob that was found, unless it was placed again since. Returns whether it went. To be called
     under the coordination lock.
 
     Raises:
         OSError: the system refuses.
     """
-    calls = calls or BlobCalls()
+    calls = calls or FileCalls()
     try:
         status = calls.lstat(blob.path)
         if not stat.S_ISREG(status.st_mode) or status.st_mtime_ns != blob.modified_ns:
@@ -122,8 +128,9 @@ def remove_blob(blob: UnreferencedBlob, *, calls: BlobCalls | None = None) -> bo
 class _Search:
     """The blobs that nobody was seen to name yet."""
 
-    def __init__(self, home: Home, *, before_ns: int) -> None:
+    def __init__(self, home: Home, *, before_ns: int, progress: Callable[[int], None]) -> None:
         self._home = home
+        self._progress = progress
         self._folder = BlobFolder(home.path / BLOB_FOLDER)
         self._read_upto: dict[tuple[int, int], int] = {}
         """By device and inode: the border up to which a file was read. What stands before it only an erase
@@ -219,6 +226,7 @@ class _Search:
             newline = block.rfind(b"\n")
             border = border if newline < 0 else position + newline + 1
             position += len(block)
+            self._progress(len(block))
         return border
 
     def result(self) -> UnreferencedBlobs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from protocol.ids import ThreadId
 from protocol.session_memory import SessionMemory
 from protocol.timestamps import parse_timestamp
 from protocol.tool_safety import ToolSafety
+from rollout.paths import ARCHIVED_FOLDER
 from thread_store.chain.borders import resolve_border
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import read_records
@@ -43,7 +44,9 @@ __all__ = ["MemoryReading", "find_border", "fork_in_files", "list_in_files", "re
 
 @contextmanager
 def _files_of(
-    threads: Mapping[ThreadId, bytes], created: Callable[[bytes], datetime | None] = lambda _: None
+    threads: Mapping[ThreadId, bytes],
+    created: Callable[[bytes], datetime | None] = lambda _: None,
+    archived: Container[ThreadId] = (),
 ) -> Iterator[tuple[Home, dict[ThreadId, Path]]]:
     """A home with these threads, for as long as the block runs. `created`: the time for a file's name."""
     with tempfile.TemporaryDirectory(prefix="rollout-memory-") as folder:
@@ -52,6 +55,8 @@ def _files_of(
             thread_id: home.new_rollout_path(thread_id, created=created(content) or now)
             for thread_id, content in threads.items()
         }
+        for thread_id in filter(archived.__contains__, paths):
+            paths[thread_id] = home.path / ARCHIVED_FOLDER / paths[thread_id].name
         for thread_id, path in paths.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(threads[thread_id])
@@ -123,10 +128,11 @@ def list_in_files(
     threads: Mapping[ThreadId, bytes],
     names: Mapping[ThreadId, str],
     open_ids: Iterable[ThreadId],
+    archived: Container[ThreadId],
     query: ThreadQuery,
 ) -> ThreadPage:
     """A page of these threads; those in `open_ids` are being written, by this process."""
-    with _files_of(threads, created=_begun) as (home, _):
+    with _files_of(threads, created=_begun, archived=archived) as (home, _):
         index = SessionIndex(home.path)
         for thread_id, name in names.items():
             index.append(thread_id, name)
@@ -150,9 +156,12 @@ def find_border(thread_id: ThreadId, content: bytes, point: ForkPoint) -> int:
 
 
 def search_in_files(
-    threads: Mapping[ThreadId, bytes], query: SearchQuery, report: SearchReport
+    threads: Mapping[ThreadId, bytes],
+    archived: Container[ThreadId],
+    query: SearchQuery,
+    report: SearchReport,
 ) -> ThreadSearch:
     """A search of these threads; their files are gone when it is closed or over."""
     with ExitStack() as stack:
-        home, _ = stack.enter_context(_files_of(threads))
+        home, _ = stack.enter_context(_files_of(threads, archived=archived))
         return ThreadSearch(home, query, report=report, on_close=stack.pop_all().close)

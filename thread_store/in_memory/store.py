@@ -346,8 +346,9 @@ class MemoryThreadStore:
         self._require_open()
         query, report = make_query(text, **options), SearchReport(skipped=[])
         threads = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
+        archived = frozenset(self._archived)
         return SearchStream(
-            lambda: search_in_files(threads, query, report),
+            lambda: search_in_files(threads, archived, query, report),
             report,
             shown=lambda hit: structs.replace(hit, path=_name(ThreadId(hit.thread_id))),
         )
@@ -357,8 +358,8 @@ class MemoryThreadStore:
         self._require_open()
         query = ThreadQuery(**options)
         contents = {thread_id: bytes(content) for thread_id, content in self._contents.items() if content}
-        names, open_ids = dict(self._names), set(self._open)
-        page = await asyncio.to_thread(lambda: list_in_files(contents, names, open_ids, query))
+        names, open_ids, archived = dict(self._names), set(self._open), frozenset(self._archived)
+        page = await asyncio.to_thread(lambda: list_in_files(contents, names, open_ids, archived, query))
         threads = (structs.replace(each, path=_name(ThreadId(each.thread_id))) for each in page.threads)
         return page._replace(threads=tuple(threads))
 
@@ -383,6 +384,7 @@ class MemoryThreadStore:
         """As `ThreadStore.delete_thread`; nothing rests on another thread here."""
         wanted = self._closed(thread_id)
         self._archived.discard(wanted)
+        self._names.pop(wanted, None)
         del self._contents[wanted]
 
     def _closed(self, thread_id: str) -> ThreadId:

@@ -20,10 +20,12 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import merge
+from pathlib import Path
 from zlib import adler32, crc32
 
 from protocol.errors import RolloutUnreadable
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from thread_store.doomed import DoomedFiles
 from thread_store.listing.folder_names import FolderCache, FolderNames, FolderState
 from thread_store.listing.regular_names import ID, KEY, is_regular, tail_of
 from thread_store.listing.thread_files import FileRef, StatFields, StatFile, ThreadFiles
@@ -42,7 +44,9 @@ class HomeFiles:
     def __init__(self, path: str, cache: FolderCache | None = None) -> None:
         self.path = path
         self.passed_over: list[RolloutUnreadable] = []
-        self._cache = cache
+        self._doomed = DoomedFiles(Path(path))
+        # While a deletion is under way names say less than a folder's state.
+        self._cache = None if self._doomed else cache
         self._states = bytearray()
         self._all_settled = True
 
@@ -86,8 +90,18 @@ class HomeFiles:
                 yield FileRef(folder, name)
 
     def _named_folders(self) -> Iterator[tuple[str, FolderNames]]:
-        yield from self._walk_names(SESSIONS_FOLDER, _DEPTH_MAX)
-        yield from self._walk_names(ARCHIVED_FOLDER, 0)
+        for top, depth in ((SESSIONS_FOLDER, _DEPTH_MAX), (ARCHIVED_FOLDER, 0)):
+            for folder, names in self._walk_names(top, depth):
+                yield folder, self._standing(folder, names) if self._doomed else names
+
+    def _standing(self, folder: str, names: FolderNames) -> FolderNames:
+        """Without those that count as deleted."""
+        regular = [each for each in names.regular if not self._is_doomed(folder, each)]
+        odd = [each for each in names.odd if not self._is_doomed(folder, each)]
+        return FolderNames(names.folders, odd, regular=regular)
+
+    def _is_doomed(self, folder: str, name: str) -> bool:
+        return Path(self.path, folder, name) in self._doomed
 
     def _walk_names(self, folder: str, depth: int) -> Iterator[tuple[str, FolderNames]]:
         try:
@@ -159,7 +173,7 @@ class HomeFiles:
         odd: list[StatFields],
     ) -> None:
         path = f"{self.path}/{folder}"
-        folders = []
+        folders, any_doomed = [], bool(self._doomed)
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -172,7 +186,9 @@ class HomeFiles:
                         if RolloutName.match(name) is None:
                             continue
                         files = odd
-                    if entry.is_file(follow_symlinks=False):
+                    if entry.is_file(follow_symlinks=False) and not (
+                        any_doomed and self._is_doomed(folder, name)
+                    ):
                         try:
                             status = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:

@@ -46,6 +46,23 @@ async def _archived_thread_is_read_and_not_opened(store: ThreadStore) -> None:
 
 
 @_check
+async def _archived_thread_is_listed_and_searched_where_that_is_asked_for(store: ThreadStore) -> None:
+    """By default it is neither; deleted, it is gone from both."""
+    thread_id = await talk(store, 1)
+    await store.archive_thread(thread_id)
+
+    async def found(archived: bool) -> tuple[list[str], list[str]]:
+        page = await store.list_threads(archived=archived)
+        hits = [hit.thread_id async for hit in store.search(turn_texts(1)[0], archived=archived)]
+        return [each.thread_id for each in page.threads], hits
+
+    expect_equal(await found(archived=False), ([], []), "what is found of live threads")
+    expect_equal(await found(archived=True), ([thread_id], [thread_id]), "what is found in the archive")
+    await store.delete_thread(thread_id)
+    expect_equal(await found(archived=True), ([], []), "what is found of a deleted thread")
+
+
+@_check
 async def _live_thread_is_neither_archived_nor_deleted(store: ThreadStore) -> None:
     """The error names who writes it, and nothing has changed."""
     thread = await begin(store, "a")

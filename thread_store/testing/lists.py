@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from protocol import tracks
 from protocol.errors import ThreadNotFound
 from protocol.ids import ThreadId
 from protocol.meta import SessionMeta
+from protocol.timestamps import now_ms
 from thread_store.errors import InvalidCursor
 from thread_store.listing.thread_entry import ThreadEntry
 from thread_store.store import ThreadStore
@@ -82,6 +85,9 @@ async def _order_by_update_follows_the_last_record(store: ThreadStore) -> None:
     """A thread that was gone on with stands first."""
     first = await _typed(store, "first")
     await _typed(store, "second")
+    written = now_ms()
+    while now_ms() <= written:  # noqa: ASYNC110  # records of one millisecond are equally new
+        await asyncio.sleep(0)
     async with await store.open_thread(first) as thread:
         thread.record_nowait(said("more"))
     page = await store.list_threads(sort="updated")

@@ -89,7 +89,7 @@ async def _cancelled_search_step_loses_nothing(store: ThreadStore) -> None:
 @_check
 async def _search_that_is_left_early_ends(store: ThreadStore) -> None:
     """Closed before its end it gives nothing more, and the store closes as always."""
-    async with await begin(store, *(f"needle {number}" for number in range(50))):
+    async with await begin(store, *(f"needle {number}" for number in range(500))):
         async with store.search("needle") as search:
             expect((await anext(search)).passage.text == "needle 0", "the first hit is missing")
         expect_equal([hit async for hit in search], [], "hits after the end")

@@ -11,17 +11,9 @@ from thread_store.forks.fork_copy import ForkCalls
 
 __all__ = ["UpkeepCalls"]
 
-_READ = (
-    os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-)
-
 
 class UpkeepCalls(ForkCalls):
-    """Those of a fork, and opening a file to read it."""
-
-    def open_read(self, path: str) -> int:
-        """Open to read; no link is followed."""
-        return os.open(path, _READ)
+    """Those of a fork, and reading on."""
 
     def read(self, descriptor: int, size: int) -> bytes:
         """What comes next in the file; nothing at its end."""

@@ -10,21 +10,30 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Set
+from contextlib import nullcontext
 
 from msgspec import Struct
 
-from protocol.errors import RolloutError
+from protocol.errors import RolloutError, RolloutWriteError
+from thread_store.blobs.unreferenced import (
+    UnreferencedBlob,
+    UnreferencedBlobs,
+    find_unreferenced_blobs,
+    remove_blob,
+)
 from thread_store.locks import LockState
-from thread_store.upkeep.blobs import UnreferencedBlobs, find_unreferenced, remove_unreferenced
+from thread_store.titles.thread_labels import ThreadLabels
 from thread_store.upkeep.deletion import BATCH_MAX, delete_threads
 from thread_store.upkeep.leftovers import Leftover, find_leftovers, remove_leftovers
-from thread_store.upkeep.pinned import pinned_threads
 from thread_store.upkeep.prune_plan import KnownThread, PruneLimits, PrunePlan, plan_prune
 from thread_store.upkeep.references import References
 from thread_store.upkeep.thread_files import ThreadFiles, threads_of
 from thread_store.upkeep.threads import Place
 
 __all__ = ["PruneLook", "Pruned", "carry_out", "look_at_home"]
+
+PINS = frozenset({"keep", "pinned"})
+"""Labels of threads that never go."""
 
 Progress = Callable[[str, int], None]
 """Called with what is being done (`threads`, `blobs`, `deleting`) and how far it got."""
@@ -42,7 +51,12 @@ class PruneLook(Struct, frozen=True, kw_only=True):
     @property
     def bytes(self) -> int:
         """What would be free then."""
-        return self.plan.bytes + sum(each.bytes for each in self.leftovers) + self.blobs.bytes
+        return self.plan.bytes + sum(each.bytes for each in self.leftovers) + self.blobs.size_bytes
+
+    @property
+    def nobodys(self) -> list[str]:
+        """The paths of what goes and is no thread's."""
+        return [*(each.path for each in self.leftovers), *(each.path for each in self.blobs.blobs)]
 
 
 class Pruned(Struct, frozen=True, kw_only=True):
@@ -79,14 +93,14 @@ def look_at_home(
             limits,
             now=now,
             live=_live(place),
-            pinned=pinned_threads(place.home.path),
+            pinned=_pinned(place),
             children=_children(files, references),
         )
     return PruneLook(
         plan=plan,
         leftovers=tuple(find_leftovers(place.home, now=now)),
-        blobs=find_unreferenced(
-            place.home, calls=place.calls, now=now, progress=lambda size: tell("blobs", size)
+        blobs=find_unreferenced_blobs(
+            place.home, coordination=nullcontext(), now=now, progress=lambda size: tell("blobs", size)
         ),
         files=files,
         references=references,
@@ -104,6 +118,11 @@ def _known(files: ThreadFiles) -> KnownThread:
     return KnownThread(
         thread_id=str(files.thread_id), bytes=size, changed=changed, archived=files.current.archived
     )
+
+
+def _pinned(place: Place) -> frozenset[str]:
+    labels = ThreadLabels(place.home.path).labels()
+    return frozenset(thread_id for thread_id, words in labels.items() if not PINS.isdisjoint(words))
 
 
 def _live(place: Place) -> Set[str]:
@@ -140,14 +159,35 @@ def carry_out(place: Place, look: PruneLook, progress: Progress | None = None) -
         size += done.bytes
         tell("deleting", len(gone))
     freed = remove_leftovers(look.leftovers, calls=place.calls)
-    freed += remove_unreferenced(look.blobs, place.home, calls=place.calls)
+    blobs = _remove_blobs(place, look.blobs, tell)
     return Pruned(
         threads=tuple(gone),
-        bytes=size + freed,
+        bytes=size + freed + sum(each.size_bytes for each in blobs),
         leftovers=len(look.leftovers),
-        blobs=len(look.blobs.blobs),
+        blobs=len(blobs),
         skipped=tuple(skipped),
     )
+
+
+def _remove_blobs(place: Place, seen: UnreferencedBlobs, tell: Progress) -> list[UnreferencedBlob]:
+    """Those that a look found and that nothing names by now either."""
+    if not seen.blobs:
+        return []
+    found = find_unreferenced_blobs(
+        place.home, coordination=place.locks.coordinated(), progress=lambda size: tell("blobs", size)
+    )
+    going = [each for each in found.blobs if each in seen.blobs]
+    with place.locks.coordinated():
+        return [each for each in going if _remove_blob(place, each)]
+
+
+def _remove_blob(place: Place, blob: UnreferencedBlob) -> bool:
+    try:
+        return remove_blob(blob, calls=place.calls)
+    except OSError as error:
+        raise RolloutWriteError(
+            path=blob.path, operation="remove", cause=error, hint="Nothing but unnamed blobs were removed"
+        ) from error
 
 
 def _batches(thread_ids: list[str]) -> Iterator[list[str]]:

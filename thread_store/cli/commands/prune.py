@@ -57,11 +57,9 @@ def command(
     place = home_place(terminal)
     with _Watch(terminal) as watch:
         look = look_at_home(place, limits, progress=watch.update)
-    if look.blobs.problem is not None:
-        terminal.warn(
-            f"no blob goes, because nobody can tell which are named: {safe_line(look.blobs.problem.message)}",
-            code=look.blobs.problem.code,
-        )
+    for unread in look.blobs.passed_over[:1]:
+        said = safe_line(unread.message)
+        terminal.warn(f"no blob goes, because nobody can tell which are named: {said}", code=unread.code)
     if not yes:
         _tell_plan(terminal, look)
         return ExitCode.DONE
@@ -108,7 +106,7 @@ def _tell_plan(terminal: Terminal, look: PruneLook) -> None:
                 updated=format_timestamp(int(each.changed * 1000)),
                 archived=each.archived,
             )
-        for path in (each.path for each in (*look.leftovers, *look.blobs.blobs)):
+        for path in look.nobodys:
             terminal.emit("prune_file", path=path)
         terminal.emit(
             "pruned",
@@ -124,7 +122,7 @@ def _tell_plan(terminal: Terminal, look: PruneLook) -> None:
         archived = "  archived" if each.archived else ""
         age = format_age(max(0.0, now - each.changed))
         terminal.print(f"{each.thread_id}  {age:>5}  {format_bytes(each.bytes):>10}{archived}")
-    for path in (each.path for each in (*look.leftovers, *look.blobs.blobs)):
+    for path in look.nobodys:
         terminal.print(safe_line(path))
     for reason, count in Counter(plan.staying.values()).items():
         terminal.note(f"{counted(count, 'thread')} would stay: {_WHY[reason]}")
