@@ -10,13 +10,14 @@ import json
 import random
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from protocol.events import EventMsg
 from protocol.items import RolloutItem
 from protocol.response_items import ResponseItem
 
-__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_of"]
+__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_in", "numbers_of"]
 
 PRODUCER = 1_000_000
 """Item numbers of producer `p` begin at `p * PRODUCER`."""
@@ -88,6 +89,15 @@ def look_at(data: bytes) -> Contents:
     parsed = _parse(found.tail)
     if parsed is not None:
         found.tail_is_valid, found.tail_number = True, _number_in(parsed)
+    return found
+
+
+def numbers_in(path: Path) -> list[int]:
+    """The same of a file, which is read line by line."""
+    found: list[int] = []
+    with path.open("rb") as file:
+        for line in file:
+            found += numbers_of(line)
     return found
 
 

@@ -84,7 +84,7 @@ class SoakReport:
     errors: dict[str, int] = field(default_factory=dict)
     """What the product raised, by what was done."""
     growth: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """MB resident, descriptors, threads of the process that lived: after the first while, and at the end."""
+    """MB resident, descriptors, threads, items of the process that lived: after a while, and at the end."""
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)
 

@@ -17,11 +17,11 @@ from statistics import median
 from protocol.errors import RolloutError
 from rollout.kept import UNWRITTEN, find_kept
 from rollout.repair import repair_rollout
-from tests.faults.numbered import look_at, numbered_item
+from tests.faults.numbered import look_at, numbered_item, numbers_in
 from tests.faults.restart import read_back
 from tests.faults.soak_log import Ledger, Told
 from tests.faults.soak_stranger import numbers_of_history
-from tests.faults.soak_worker import numbers_in, thread_id_of
+from tests.faults.soak_worker import thread_id_of
 from thread_store import LocalThreadStore
 
 __all__ = ["check_growth", "check_home"]
@@ -29,10 +29,11 @@ __all__ = ["check_growth", "check_home"]
 _FAILURES_MAX = 20
 
 # What a process may use more in its last fifth than in its second. Resident memory: the heap of the
-# interpreter breathes, and the fold of a thread grows up to its limits. In half an hour such a process takes
-# in some 70,000 items: 400 bytes that are left of each would be more than this. Descriptors and threads:
-# at any moment some threads are being opened or closed, and each of those takes a few.
-_RSS_MB_MAX, _RSS_RATIO_MAX = 24.0, 1.25
+# interpreter breathes, and the fold of each thread grows up to its limits (recent calls, files, memory),
+# which takes some ten thousand items; 1,000 bytes for each item accepted meanwhile leave room for that. An
+# item that is kept somewhere takes 2,000 and more. Descriptors and threads: at any moment some threads are
+# being opened or closed, and each of those takes a few.
+_RSS_MB_MAX, _ITEM_BYTES_MAX = 24.0, 1000
 _DESCRIPTORS_MAX = 24
 _THREADS_MAX = 6
 _SAMPLES_LEAST = 20
@@ -125,15 +126,16 @@ def check_growth(samples: Path, failures: list[str]) -> dict[str, tuple[float, f
         return {}
     fifth = len(lines) // 5
     first, last = lines[fifth : 2 * fifth], lines[-fifth:]
-    rss, descriptors, threads = (
+    rss, descriptors, threads, items = (
         (float(median(row[column] for row in first)), float(median(row[column] for row in last)))
-        for column in range(3)
+        for column in range(4)
     )
     rss = rss[0] / (1 << 20), rss[1] / (1 << 20)
-    if rss[1] > rss[0] + _RSS_MB_MAX and rss[1] > rss[0] * _RSS_RATIO_MAX:
+    allowed = _RSS_MB_MAX + (items[1] - items[0]) * _ITEM_BYTES_MAX / (1 << 20)
+    if rss[1] > rss[0] + allowed:
         failures.append(f"resident memory grew from {rss[0]:.1f} to {rss[1]:.1f} MB")
     if descriptors[1] > descriptors[0] + _DESCRIPTORS_MAX:
         failures.append(f"descriptors grew from {descriptors[0]:.0f} to {descriptors[1]:.0f}")
     if threads[1] > threads[0] + _THREADS_MAX:
         failures.append(f"threads grew from {threads[0]:.0f} to {threads[1]:.0f}")
-    return {"MB resident": rss, "descriptors": descriptors, "threads": threads}
+    return {"MB resident": rss, "descriptors": descriptors, "threads": threads, "items": items}

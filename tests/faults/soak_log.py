@@ -26,6 +26,8 @@ class ProducerLog:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self.accepted = 0
+        """Items that this process was told of."""
         self._over = threading.Event()
         self._syncing = threading.Thread(target=self._sync_now_and_then, name="soak-log", daemon=True)
         self._syncing.start()

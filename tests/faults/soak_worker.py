@@ -18,8 +18,8 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from rollout.config import RecorderConfig
 from rollout.kept import UNWRITTEN, find_kept
 from rollout.repair import repair_rollout
 from tests.faults import mutants
-from tests.faults.numbered import look_at, numbered_item
+from tests.faults.numbered import numbered_item, numbers_in
 from tests.faults.shim import Shim
 from tests.faults.soak_log import ProducerLog
 from tests.thread_store.histories import uuid as thread_uuid
@@ -39,7 +39,7 @@ from thread_store import Compaction, LocalThreadStore, Thread
 from thread_store.home import Home
 from thread_store.resume.resume_refusals import REFUSAL_RULES
 
-__all__ = ["Orders", "numbers_in", "thread_id_of"]
+__all__ = ["Orders", "thread_id_of"]
 
 _SIZES = (20, 60, 150, 150, 400, 1500, 6000)
 _BIG_BYTES = (60_000, 250_000)
@@ -84,12 +84,6 @@ def thread_id_of(index: int) -> str:
     return thread_uuid(0x5000 + index)
 
 
-def numbers_in(path: Path) -> list[int]:
-    """The items that stand in a file, in order."""
-    found = look_at(path.read_bytes())
-    return found.numbers + ([] if found.tail_number is None else [found.tail_number])
-
-
 class _Producer:
     def __init__(self, index: int, store: LocalThreadStore, orders: Orders, log: ProducerLog) -> None:
         self.index = index
@@ -98,6 +92,7 @@ class _Producer:
         self.rng = random.Random(f"{orders.seed} {index}")
         self.pause_seconds = orders.pause_seconds
         self.thread_id = thread_id_of(index)
+        self.has_shim = bool(orders.plan)
         self.accepted = 0
         self.stopped = False
 
@@ -146,13 +141,27 @@ class _Producer:
         if any(each.kind == UNWRITTEN for each in find_kept(path)):
             repair_rollout(path, dry_run=False, replay=True)
             self.log.tell("replay", self.index)
-        found = numbers_in(path)
-        if not look_at(path.read_bytes()).has_meta:
+        with self._as_bystander():
+            has_meta, found = _has_meta(path), numbers_in(path)
+        if not has_meta:
             self._note_found([])
-            os.unlink(path)  # its maker died inside the first line
+            with self._as_bystander():
+                os.unlink(path)  # its maker died inside the first line
             return False
         self._note_found(found)
         return True
+
+    @contextmanager
+    def _as_bystander(self) -> Iterator[None]:
+        """What this thread does meanwhile is not the product's: nothing of it fails."""
+        shim = Shim() if self.has_shim else None
+        if shim is not None:
+            shim.quiet(True)
+        try:
+            yield
+        finally:
+            if shim is not None:
+                shim.quiet(False)
 
     def _note_found(self, numbers: list[int]) -> None:
         if numbers != list(range(len(numbers))):
@@ -201,6 +210,7 @@ class _Producer:
         else:
             await thread.record(items)
         self.accepted += count
+        self.log.accepted += count
         self.log.tell("accept", self.index, self.accepted)
 
     async def _barrier(self, kind: str, wait: Callable[[], Awaitable[object]]) -> None:
@@ -244,18 +254,24 @@ def _odd(numbers: list[int]) -> str:
     return f"item {at} of {len(numbers)} is followed by {numbers[at : at + 5]}"
 
 
+def _has_meta(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(line.endswith(b"\n") and b'"type":"session_meta"' in line for line in file)
+
+
 async def _summarise(items: list[Any]) -> Compaction:
     await asyncio.sleep(0)
     return Compaction("a summary", [ResponseItem.message("user", f"a summary of {len(items)} items")])
 
 
-def sample(path: str) -> None:
-    """Write down what this process uses, from now on."""
+def sample(path: str, log: ProducerLog) -> None:
+    """Write down what this process uses, and for how many items, from now on."""
     with open(path, "a", encoding="ascii") as file:
         while True:
             pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
             descriptors = len(os.listdir("/proc/self/fd"))
-            print(pages * _PAGE_BYTES, descriptors, threading.active_count(), file=file, flush=True)
+            used = pages * _PAGE_BYTES, descriptors, threading.active_count(), log.accepted
+            print(*used, file=file, flush=True)
             if threading.Event().wait(_SAMPLE_SECONDS):
                 return
 
@@ -300,10 +316,11 @@ def main() -> None:
     mutants.plant_from_environment()
     orders = Orders.decode(sys.argv[1])
     tempfile.tempdir = orders.spill
-    threading.Thread(target=sample, args=(orders.samples,), name="soak-samples", daemon=True).start()
     if orders.plan:
         Shim().arm(orders.home, "/dev/null", orders.plan)
     log = ProducerLog(Path(orders.log))
+    sampling = threading.Thread(target=sample, args=(orders.samples, log), name="soak-samples", daemon=True)
+    sampling.start()
     try:
         asyncio.run(_enter_and_run(orders, log))
     except Exception as error:  # noqa: BLE001 - that is what is looked for

@@ -77,16 +77,17 @@ def test_entry_that_was_cut_short_counts_as_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("last", "what"),
     [
-        ((100 * _MB, 50, 20), []),
-        ((140 * _MB, 50, 20), ["resident memory"]),
-        ((100 * _MB, 90, 20), ["descriptors"]),
-        ((100 * _MB, 50, 40), ["threads"]),
+        ((100 * _MB, 50, 20, 9000), []),
+        ((140 * _MB, 50, 20, 9000), ["resident memory"]),
+        ((140 * _MB, 50, 20, 40_000), []),
+        ((100 * _MB, 90, 20, 9000), ["descriptors"]),
+        ((100 * _MB, 50, 40, 9000), ["threads"]),
     ],
 )
-def test_growth_is_seen(tmp_path: Path, last: tuple[int, int, int], what: list[str]) -> None:
-    """From the second fifth to the last one; what comes before is the warming up."""
+def test_growth_is_seen(tmp_path: Path, last: tuple[int, int, int, int], what: list[str]) -> None:
+    """From the second fifth to the last one, with what was recorded meanwhile; before it warms up."""
     samples = tmp_path / "samples"
-    rows = [(20 * _MB, 10, 5)] * 10 + [(100 * _MB, 50, 20)] * 30 + [last] * 10
+    rows = [(20 * _MB, 10, 5, 0)] * 10 + [(100 * _MB, 50, 20, 5000)] * 30 + [last] * 10
     samples.write_text("".join(" ".join(map(str, row)) + "\n" for row in rows))
     failures: list[str] = []
     check_growth(samples, failures)

@@ -33,7 +33,7 @@ from rollout.lines import (
 )
 from rollout.paths import RolloutName
 from rollout.record import RolloutRecord
-from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable
+from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable, status_of
 from rollout.spool import Spool, spool
 from rollout.stream import decoded_blocks
 
@@ -58,7 +58,7 @@ class OpenRollout:
         self._spool: Spool | None = None
         self.descriptor = _open(self.path)
         try:
-            self._status = os.fstat(self.descriptor)
+            self._status = status_of(self.descriptor, self.path)
             self._source = open_source(self.descriptor, name=self.path)
             if not self._source.seekable:
                 raise NotARollout(path=self.path, reason="it is no regular file")
