@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,12 +24,13 @@ from protocol.errors import (
     NotARollout,
     RolloutError,
     RolloutExists,
+    RolloutUnreadable,
     ThreadNotFound,
     WriterHolder,
 )
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
@@ -57,7 +58,7 @@ from thread_store.locks.holder import redact_own_command
 from thread_store.open_threads import OpenThreads, flush, wait_for
 from thread_store.search.search_query import SearchOptions, make_query
 from thread_store.search.thread_search import ThreadSearch
-from thread_store.thread import OpenThread
+from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 from thread_store.thread_reading import LocalReading
 from thread_store.titles.session_index import SessionIndex
 from thread_store.upkeep.archive import Moved, archive_thread, unarchive_thread
@@ -215,8 +216,15 @@ class LocalThreads:
             fence=lock.verify,
             on_close=on_close,
         )
-        lock.raise_fence(core.epoch)
-        return _Made(core, meta, self._keep_memory(core, on_close))
+        try:
+            lock.raise_fence(core.epoch)
+            return _Made(core, meta, self._keep_memory(core, on_close))
+        except BaseException as error:
+            core.writer.discard()
+            wait([on_close.done], timeout=RELEASE_SECONDS_MAX)
+            if isinstance(error, OSError) and not isinstance(error, RolloutError):
+                raise RolloutUnreadable(path=lock.path, cause=error, operation="lock") from error
+            raise
 
     def _keep_memory(self, core: Core, release: _Release) -> MemoryKeeper:
         keeper = MemoryKeeper(
@@ -534,4 +542,4 @@ def read_meta(path: str | os.PathLike[str]) -> SessionMeta:
     head = require_rollout(path)
     if head.meta is None or head.meta.line is None:
         return SessionMeta(id=head.thread_id, cwd="")
-    return decode_meta(head.meta.line.payload)
+    return meta_of(head.meta.line)

@@ -10,13 +10,14 @@ import json
 import random
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from protocol.events import EventMsg
 from protocol.items import RolloutItem
 from protocol.response_items import ResponseItem
 
-__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_of"]
+__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_in", "numbers_of"]
 
 PRODUCER = 1_000_000
 """Item numbers of producer `p` begin at `p * PRODUCER`."""
@@ -38,6 +39,10 @@ def numbered_item(number: int, size: int) -> RolloutItem:
     if kind == 2:
         return ResponseItem.function_call_output(call_id=f"call-{number}", output=text)
     return RolloutItem.raw("x_note", {"text": text})
+
+
+_RETELLING = frozenset({"compacted", "x_memory"})
+"""Records that repeat the texts of others."""
 
 
 @dataclass(slots=True)
@@ -87,6 +92,15 @@ def look_at(data: bytes) -> Contents:
     return found
 
 
+def numbers_in(path: Path) -> list[int]:
+    """The same of a file, which is read line by line."""
+    found: list[int] = []
+    with path.open("rb") as file:
+        for line in file:
+            found += numbers_of(line)
+    return found
+
+
 def numbers_of(data: bytes) -> list[int]:
     """The numbers of the items in a file, a valid last line without newline included."""
     found = look_at(data)
@@ -103,6 +117,8 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 def _number_in(line: dict[str, Any]) -> int | None:
     """The number of the item in a line; None for a line of another kind."""
+    if line.get("type") in _RETELLING:
+        return None
     for text in _texts(line.get("payload")):
         if text.startswith("#"):
             head, checksum, filler = text.split(" ", 2)

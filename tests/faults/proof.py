@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.faults.mutants import VARIABLE
 
-__all__ = ["FAILED", "HARNESSES", "Verdict", "prove", "prove_quickly"]
+__all__ = ["FAILED", "HARNESSES", "Verdict", "prove", "prove_quickly", "prove_with"]
 
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +24,7 @@ HARNESSES: dict[str, tuple[str, ...]] = {
     "power": ("power", "--states", "150", "--faults", "12", "--stop-at", "1"),
     "kill": ("kill", "--runs", "40"),
     "disk": ("disk", "tmpfs_gets_space", "stays_full"),
+    "soak": ("soak", "--seconds", "25", "--threads", "60"),
 }
 
 FAILED = 3
@@ -64,6 +65,11 @@ class Verdict:
 def prove(mutant: str) -> list[Verdict]:
     """Let all harnesses look for a planted bug."""
     return [_look(mutant, *arguments) for arguments in HARNESSES.values()]
+
+
+def prove_with(mutant: str, harness: str) -> Verdict:
+    """Let one of them look for it."""
+    return _look(mutant, *HARNESSES[harness])
 
 
 def prove_quickly(mutant: str) -> Verdict:

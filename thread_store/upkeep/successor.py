@@ -21,7 +21,7 @@ from typing import NamedTuple
 from protocol.errors import NotARollout, RolloutExists, RolloutReplaced, RolloutUnreadable, RolloutWriteError
 from rollout.file_lock import lock_rollout
 from rollout.kept import make_folders
-from rollout.source import is_compressed, raise_unreadable
+from rollout.source import is_compressed, raise_unreadable, status_of
 from rollout.staged_file import StagedFile, remove_file
 from rollout.syscalls import let_go
 from thread_store.forks.fork_copy import write_all
@@ -89,7 +89,7 @@ def held_file(path: str, calls: UpkeepCalls) -> Iterator[int]:
             raise NotARollout(path=path, reason="it is a symbolic link") from error
         raise_unreadable(path, error, "open")
     try:
-        if not calls.is_regular(os.fstat(descriptor)):
+        if not calls.is_regular(status_of(descriptor, path)):
             raise NotARollout(path=path, reason="it is no regular file")
         lock_rollout(descriptor, path)
         yield descriptor
@@ -108,7 +108,7 @@ class _Change:
         self._descriptor = descriptor
         self._calls = calls
         self._fence = fence
-        self._status = os.fstat(descriptor)
+        self._status = status_of(descriptor, source)
 
     def make(self, level: int, progress: Progress) -> None:
         if os.path.lexists(self.target):
