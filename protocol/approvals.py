@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from protocol.call_facts import text_of
+from protocol.decoding import convert_plain
 from protocol.line import RolloutLine
 from protocol.plain_values import clipped
 from protocol.tool_calls import CallChange
@@ -111,5 +112,5 @@ class ApprovalFold:
     def from_plain(cls, plain: Any) -> ApprovalFold:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         fold = cls()
-        fold._approvals = {each.approval_id: each for each in convert(plain, list[Approval])}
+        fold._approvals = {each.approval_id: each for each in convert_plain(plain, list[Approval])}
         return fold

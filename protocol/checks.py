@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from protocol.call_facts import text_of
+from protocol.decoding import convert_plain
 from protocol.plain_values import clipped
 from protocol.tool_calls import CallChange
 from protocol.tool_safety import Effect
@@ -119,7 +120,7 @@ class CheckFold:
     def from_plain(cls, plain: Any) -> CheckFold:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         fold = cls()
-        fold._checks = {each.check_id: each for each in convert(plain, list[Check])}
+        fold._checks = {each.check_id: each for each in convert_plain(plain, list[Check])}
         return fold
 
 

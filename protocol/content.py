@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from protocol.decoding import convert_plain
 from protocol.errors import ItemNotEncodable
 
 __all__ = [
@@ -80,7 +81,7 @@ def _require_part(part: Any, kind: Any) -> None:
             f"a part of it is a {type(part).__name__}, no typed part", item_type="response_item"
         )
     try:
-        msgspec.convert(msgspec.to_builtins(part), kind)
+        convert_plain(msgspec.to_builtins(part), kind)
     except msgspec.ValidationError as error:
         raise ItemNotEncodable(str(error), item_type="response_item") from None
 
@@ -90,7 +91,7 @@ def typed_parts(parts: Sequence[Any], kind: Any) -> list[Any] | None:
     if _PARTS.issuperset(map(type, parts)):
         return list(parts)
     try:
-        typed: list[Any] = msgspec.convert(parts, list[kind])
+        typed: list[Any] = convert_plain(parts, list[kind])
     except msgspec.ValidationError:
         return None
     return typed if msgspec.to_builtins(typed) == msgspec.to_builtins(parts) else None

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
+from protocol.decoding import convert_plain
 from protocol.line import RolloutLine
 
 __all__ = ["RANGES_MAX", "Damage", "DamageFold"]
@@ -149,7 +150,7 @@ class DamageFold:
     def from_plain(cls, plain: Any, max_ordinal: int | None) -> DamageFold:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         fold = cls(max_ordinal=max_ordinal)
-        fold._state = convert(plain, _State)
+        fold._state = convert_plain(plain, _State)
         return fold
 
 

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from protocol.decoding import payload_decoder
-from protocol.errors import ItemNotEncodable
+from protocol.decoding import convert_plain, payload_decoder
+from protocol.errors import InvalidLine, ItemNotEncodable
 from protocol.items import RolloutItem, written
+from protocol.line import RolloutLine
 from protocol.validity import parse_object
 from protocol.version import ORIGINATOR, VERSION
 
@@ -27,6 +28,7 @@ __all__ = [
     "HistoryBase",
     "SessionMeta",
     "decode_meta",
+    "meta_of",
 ]
 
 HISTORY_MODES = ("paginated", "legacy")
@@ -164,6 +166,14 @@ def decode_meta(payload: Raw | bytes) -> SessionMeta:
     return SessionMeta(**values)
 
 
+def meta_of(line: RolloutLine) -> SessionMeta:
+    """The meta of a meta line, whatever it holds: a payload that is no object says nothing."""
+    try:
+        return decode_meta(line.payload)
+    except InvalidLine:
+        return decode_meta(b"{}")
+
+
 def _decode_by_key(value: dict[str, Any]) -> _ReadMeta:
     if isinstance(value.get("base_instructions"), str):
         value = {**value, "base_instructions": {"text": value["base_instructions"]}}
@@ -173,7 +183,7 @@ def _decode_by_key(value: dict[str, Any]) -> _ReadMeta:
     for name, given in value.items():
         if name in _FIELDS:
             try:
-                known[name] = msgspec.convert(given, _FIELDS[name].type)
+                known[name] = convert_plain(given, _FIELDS[name].type)
             except msgspec.ValidationError:
                 continue
     return _ReadMeta(**known)

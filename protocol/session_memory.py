@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 
 from protocol.approvals import Approval
 from protocol.call_facts import count_of, text_of
 from protocol.checks import Check
 from protocol.damage import Damage
+from protocol.decoding import convert_plain
 from protocol.line import RolloutLine
 from protocol.memory_entries import ENTRY_CHARS_MAX, Entry, Place
 from protocol.memory_state import MemoryState
@@ -230,7 +231,7 @@ class SessionMemory:
     def from_plain(cls, plain: Any) -> SessionMemory:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         memory = cls()
-        memory._state = convert(plain, MemoryState)
+        memory._state = convert_plain(plain, MemoryState)
         return memory
 
     def __eq__(self, other: object) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from protocol.call_facts import text_of
+from protocol.decoding import convert_plain
 from protocol.line import RolloutLine
 from protocol.memory_entries import Place
 from protocol.plain_values import plain_value
@@ -171,7 +172,7 @@ class ThreadFacts:
     def from_plain(cls, plain: Any) -> ThreadFacts:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
         facts = cls()
-        facts._state = convert(plain, _State)
+        facts._state = convert_plain(plain, _State)
         return facts
 
 

@@ -16,6 +16,7 @@ from protocol.approvals import APPROVAL_EVENTS, ApprovalFold
 from protocol.call_facts import text_of
 from protocol.checks import CheckFold
 from protocol.damage import Damage, DamageFold
+from protocol.decoding import convert_plain
 from protocol.fold_filter import matters
 from protocol.line import RolloutLine
 from protocol.memory_entries import Place
@@ -138,7 +139,7 @@ class ThreadFold:
         None if it is of another version or doesn't fit: then the one before it is to be tried.
         """
         try:
-            item = payload if isinstance(payload, MemoryItem) else msgspec.convert(payload, MemoryItem)
+            item = payload if isinstance(payload, MemoryItem) else convert_plain(payload, MemoryItem)
             return cls._restored(item, safety) if item.version == SNAPSHOT_VERSION else None
         except (msgspec.ValidationError, TypeError):
             return None

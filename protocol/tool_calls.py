@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from protocol.call_facts import CallFact, Said, count_of, read_call_fact, text_of
 from protocol.call_state import ARGUMENTS_CHARS_MAX, CallChange, CallState, Decision, ToolCall
 from protocol.damage import Damage, DamageFold
+from protocol.decoding import convert_plain
 from protocol.line import RolloutLine
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, Effect, ToolSafety
 from protocol.tool_verdicts import ToolVerdict
@@ -321,7 +322,7 @@ class ToolCallFold:
         cls, plain: Any, damage: DamageFold, safety: ToolSafety = DEFAULT_TOOL_SAFETY
     ) -> ToolCallFold:
         """From what `to_plain` gave. Raises `msgspec.ValidationError` if it doesn't fit."""
-        state = convert(plain, _State)
+        state = convert_plain(plain, _State)
         fold = cls(safety)
         fold.damage = damage
         fold.damage.listener = fold.note_damage

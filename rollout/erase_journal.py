@@ -215,6 +215,16 @@ def read_journal(path: str, *, calls: EraseCalls) -> EraseJournal | None:
     digest, _, content = data.partition(b"\n")
     if digest != hashlib.sha256(content).hexdigest().encode():
         raise NotARollout(path=path, reason="the journal is not whole", hint="Erase again, then delete it")
+    try:
+        return _decode(path, content)
+    except NotARollout:
+        raise
+    except (ValueError, RecursionError, IndexError, msgspec.ValidationError) as error:
+        reason = f"the journal is no journal: {error}"
+        raise NotARollout(path=path, reason=reason, hint="Erase again, then delete it") from error
+
+
+def _decode(path: str, content: bytes) -> EraseJournal:
     lines = [json.loads(each) for each in content.splitlines()]
     head = msgspec.convert(lines[0], _Head)
     if head.version != _VERSION:

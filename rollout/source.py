@@ -17,7 +17,7 @@ from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
 from rollout.courtesy import Courtesy
 from rollout.syscalls import drop
 
-__all__ = ["ByteSource", "RolloutSource", "is_compressed", "open_source", "raise_unreadable"]
+__all__ = ["ByteSource", "RolloutSource", "is_compressed", "open_source", "raise_unreadable", "status_of"]
 
 RolloutSource = str | os.PathLike[str] | BinaryIO | int
 """What can be read: a path, `-` for stdin, an open binary file, or a descriptor."""
@@ -131,10 +131,7 @@ def open_source(source: RolloutSource, *, name: str | None = None) -> ByteSource
     """
     if isinstance(source, int):
         name = name or f"descriptor {source}"
-        try:
-            seekable = stat.S_ISREG(os.fstat(source).st_mode)
-        except OSError as error:
-            raise_unreadable(name, error, "stat")
+        seekable = stat.S_ISREG(status_of(source, name).st_mode)
         return ByteSource(name, descriptor=source, seekable=seekable)
     if isinstance(source, str | os.PathLike):
         return (
@@ -158,14 +155,21 @@ def _open_path(path: str) -> ByteSource:
     except OSError as error:
         raise_unreadable(path, error, "open")
     try:
-        mode = os.fstat(descriptor).st_mode
-    except OSError as error:
+        mode = status_of(descriptor, path).st_mode
+        if stat.S_ISDIR(mode):
+            raise NotARollout(path=path, reason="it is a folder", hint="Give one of the files in it")
+    except BaseException:
         drop(descriptor, path)
-        raise_unreadable(path, error, "stat")
-    if stat.S_ISDIR(mode):
-        drop(descriptor, path)
-        raise NotARollout(path=path, reason="it is a folder", hint="Give one of the files in it")
+        raise
     return ByteSource(path, descriptor=descriptor, owned=True, seekable=stat.S_ISREG(mode))
+
+
+def status_of(descriptor: int, path: str) -> os.stat_result:
+    """What the system says of an open file. Raises as `raise_unreadable`: it may refuse even that."""
+    try:
+        return os.fstat(descriptor)
+    except OSError as error:
+        raise_unreadable(path, error, "stat")
 
 
 def raise_unreadable(path: str, cause: OSError, operation: str) -> NoReturn:

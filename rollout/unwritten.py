@@ -116,7 +116,7 @@ def read_unwritten_header(path: str | os.PathLike[str]) -> UnwrittenHeader:
 def _decode_header(path: str | os.PathLike[str], line: bytes) -> UnwrittenHeader:
     try:
         return msgspec.json.decode(line, type=UnwrittenHeader)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise NotARollout(path=path, reason=f"it is no file of unwritten items: {error}") from error
 
 

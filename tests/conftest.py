@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, and the rule that CI skips nothing.
+"""What all tests share: hypothesis profiles, the rule that CI skips nothing, and a watch on all loops.
 
 With `ROLLOUT_NO_SKIPS=1` (set by `.ci/run`) a test that is skipped, or expected to fail, fails:
 a promise that nobody checked must not look like one that holds.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.loop_hygiene import Hygiene, watch_loops
 
 # A shell starts what stands behind `&` with SIGINT ignored, and its children inherit that: tests that
 # press Ctrl-C in a command would wait for ever.
@@ -47,3 +49,17 @@ def pytest_make_collect_report() -> Generator[None, Any, Any]:
     report = yield
     fail_if_skipped(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def watched_loops() -> Iterator[Hygiene]:
+    with watch_loops() as hygiene:
+        yield hygiene
+
+
+@pytest.fixture(autouse=True)
+def _loop_hygiene(watched_loops: Hygiene) -> Iterator[None]:
+    """No test lets the product block a caller's loop, or asyncio's debug mode complain."""
+    yield
+    found = watched_loops.take()
+    assert not found, "\n".join(found)

@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -53,8 +54,13 @@ class Home:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
+        self._given = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
         self.passed_over: list[RolloutUnreadable] = []
+
+    @cached_property
+    def path(self) -> Path:
+        """Looked for on the disk when it is asked for first, so that a home may be named on any loop."""
+        return Path(os.path.realpath(self._given))
 
     @classmethod
     def resolve(cls, flag: str | None = None, environ: Mapping[str, str] | None = None) -> Home:
@@ -71,7 +77,7 @@ class Home:
         return cls(user_state_path("rollout", appauthor=False))
 
     def __repr__(self) -> str:
-        return f"Home({str(self.path)!r})"
+        return f"Home({os.fspath(self._given)!r})"
 
     def new_rollout_path(self, thread_id: str, *, created: datetime | None = None) -> Path:
         """Where the first rollout of a thread goes: `sessions/YYYY/MM/DD/rollout-…-<id>.jsonl`.

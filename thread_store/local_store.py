@@ -94,16 +94,17 @@ class LocalThreadStore:
         if self._entered:
             raise StoreClosed(self.home.path, "was entered before")
         self._entered = True
-        threads = LocalThreads(self.home, safety=self._tool_safety, config=self._config)
-        starting = self._executor.submit(threads.start)
+        starting = self._executor.submit(self._start)
         try:
-            await asyncio.wrap_future(starting)
+            self._threads = await asyncio.wrap_future(starting)
         except BaseException:
             self._executor.close()
             starting.add_done_callback(_close_started)
             raise
-        self._threads = threads
         return self
+
+    def _start(self) -> LocalThreads:
+        return LocalThreads(self.home, safety=self._tool_safety, config=self._config).start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

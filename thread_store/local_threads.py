@@ -30,7 +30,7 @@ from protocol.errors import (
 )
 from protocol.events import EventMsg
 from protocol.ids import ThreadId
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY, ToolSafety
 from rollout.barrier import Goal
 from rollout.config import RecorderConfig
@@ -231,13 +231,13 @@ class LocalThreads:
         )
         try:
             lock.raise_fence(core.epoch)
+            return _Made(core, meta, self._keep_memory(core, on_close))
         except BaseException as error:
             core.writer.discard()
             wait([on_close.done], timeout=RELEASE_SECONDS_MAX)
             if isinstance(error, OSError) and not isinstance(error, RolloutError):
                 raise RolloutUnreadable(path=lock.path, cause=error, operation="lock") from error
             raise
-        return _Made(core, meta, self._keep_memory(core, on_close))
 
     def _keep_memory(self, core: Core, release: _Release) -> MemoryKeeper:
         keeper = MemoryKeeper(
@@ -556,4 +556,4 @@ def read_meta(path: str | os.PathLike[str]) -> SessionMeta:
     head = require_rollout(path)
     if head.meta is None or head.meta.line is None:
         return SessionMeta(id=head.thread_id, cwd="")
-    return decode_meta(head.meta.line.payload)
+    return meta_of(head.meta.line)

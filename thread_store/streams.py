@@ -75,7 +75,7 @@ def _variant_of(item: RolloutItem) -> object:
     if isinstance(payload, bytes | bytearray | memoryview | msgspec.Raw):
         try:
             return msgspec.json.decode(payload, type=_Variant).type
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
     return None
 

@@ -6,6 +6,8 @@ sweep    every single fault of every workload    --workload NAME --plan PLAN --s
 power    states after a power cut                --states 1000 --faults N --workload NAME --plan PLAN
 locks    processes fight for one thread          --seconds 60 --fighters 20 --kind flock|lease
 prefixes histories of a thread, cut at any byte  --histories 500 --seed 1
+soak     many threads, for long, on a bad disk    --minutes 30 --seed 1 --threads 200
+fuzz     hostile bytes for all that reads         --inputs 1000000 --seed 1 --target NAME --replay FILE
 mutants  the proof that each harness can fail    [NAME …] --all
 """
 
@@ -21,6 +23,8 @@ import time
 from pathlib import Path
 
 from tests.faults import mutants
+from tests.faults.fuzz import FuzzReport, fuzz, replay
+from tests.faults.fuzz_targets import TARGETS
 from tests.faults.kill import KillReport, kill_many
 from tests.faults.lock_fight import KINDS, fight
 from tests.faults.mounts import has_loop_devices
@@ -31,6 +35,7 @@ from tests.faults.proof import FAILED, HARNESSES, prove, prove_quickly
 from tests.faults.real_disks import EXT4_SCENARIOS, SCENARIOS
 from tests.faults.runner import Runner
 from tests.faults.shim import decode_plan
+from tests.faults.soak import Plan, soak
 from tests.faults.store_workloads import STORE_WORKLOADS
 from tests.faults.sweep import Job, Report, list_faults, run_jobs, sample_pairs
 from tests.faults.workloads import WORKLOADS
@@ -94,6 +99,63 @@ def _prefixes(arguments: argparse.Namespace) -> int:
     print(f"{report.prefixes:,} cut behind a record, {report.inside:,} inside one, {report.forks:,} forked")
     print(f"{report.open_calls:,} times an unsafe call was open, and told of")
     print(f"{report.folds:,} states compared with the one from scratch, {time.monotonic() - begin:.0f} s")
+    return _say_failures(report.failures)
+
+
+def _soak(arguments: argparse.Namespace) -> int:
+    seconds = arguments.seconds or arguments.minutes * 60
+    plan = Plan(
+        seconds=seconds,
+        seed=arguments.seed,
+        threads=arguments.threads,
+        pause_seconds=0.7 * arguments.threads / 200,
+        strike_seconds=min(1.5, seconds / 50),
+        disk_mb=int(256 + seconds * arguments.threads / 200),
+    )
+    report = soak(plan)
+    print(f"{report.threads} threads, {report.seconds:.0f} s, seed {arguments.seed}")
+    print(f"{report.items:,} items, {report.acknowledged:,} acknowledged, {report.calls:,} calls")
+    print(f"{report.kills} processes killed, {report.lives} lived, {report.fills} times the disk was full")
+    print(f"{report.torn} torn tails were set aside")
+    print("  " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.entries.items())))
+    for name, count in sorted(report.errors.items()):
+        print(f"  {count:7,} times raised: {name}")
+    for name, (first, last) in report.growth.items():
+        print(f"  {name}: {first:.1f}, at the end {last:.1f}")
+    command = f"python -m tests.faults soak --seconds {seconds:g} --seed {arguments.seed}"
+    return _say_failures([(f"{command} --threads {plan.threads}", each) for each in report.failures])
+
+
+def _fuzz(arguments: argparse.Namespace) -> int:
+    if arguments.replay is not None:
+        wrong = replay(arguments.replay)
+        print(wrong or "nothing is wrong with it")
+        return FAILED if wrong else 0
+    report, begin, told = FuzzReport(), time.monotonic(), 0
+    for report in fuzz(
+        arguments.inputs,
+        seed=arguments.seed,
+        processes=arguments.processes,
+        targets=arguments.target,
+        keep=arguments.keep,
+    ):
+        if report.inputs - told >= 20_000:
+            told = report.inputs
+            print(
+                f"… {told:,} of {arguments.inputs:,}, {len(report.kinds)} kinds of failures", file=sys.stderr
+            )
+        if arguments.stop_at and len(report.failures) >= arguments.stop_at:
+            break
+    seconds = time.monotonic() - begin
+    rate = report.inputs / seconds
+    print(f"{report.inputs:,} inputs, seed {arguments.seed}, {seconds:.0f} s, {rate:.0f}/s")
+    print(f"at most {report.rss_mb:.0f} MB resident in a process")
+    for name, count in report.counts.most_common():
+        slowest, number = report.slowest[name]
+        each_us = report.spent[name] / count
+        print(f"  {count:9,} {name}: {each_us:.0f} µs each, at most {slowest * 1000:.0f} ms (input {number})")
+    for kind, count in report.kinds.most_common():
+        print(f"  {count:9,} times {kind}")
     return _say_failures(report.failures)
 
 
@@ -205,6 +267,15 @@ def _parse() -> argparse.Namespace:
     locks.add_argument("--fighters", type=int, default=20)
     locks.add_argument("--kind", choices=KINDS, help="only this one")
     add("prefixes", _prefixes).add_argument("--histories", type=int, default=500)
+    soaking = add("soak", _soak)
+    soaking.add_argument("--minutes", type=float, default=30.0)
+    soaking.add_argument("--seconds", type=float, default=None, help="instead of minutes")
+    soaking.add_argument("--threads", type=int, default=200)
+    fuzzing = add("fuzz", _fuzz)
+    fuzzing.add_argument("--inputs", type=int, default=20_000)
+    fuzzing.add_argument("--target", choices=TARGETS, action="append", help="only this one, or these")
+    fuzzing.add_argument("--keep", type=Path, default=Path("fuzz-failures"), help="where failing inputs go")
+    fuzzing.add_argument("--replay", type=Path, metavar="FILE", help="judge a kept input again")
     add("disk", _disk).add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(SCENARIOS | EXT4_SCENARIOS)}"
     )

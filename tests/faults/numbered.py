@@ -11,20 +11,19 @@ import json
 import random
 import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from protocol.events import EventMsg
 from protocol.items import RolloutItem
 from protocol.response_items import ResponseItem
 
-__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_of"]
+__all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_in", "numbers_of"]
 
 PRODUCER = 1_000_000
 """Item numbers of producer `p` begin at `p * PRODUCER`."""
 
 _SHORT_BYTES = 8192
-_REPEATING = frozenset({"compacted", "x_memory"})
-"""Types of records that repeat what others said."""
 
 _LETTERS = 'abcdefghij klmnop"\\\n\té漢🜁'
 
@@ -43,6 +42,10 @@ def numbered_item(number: int, size: int) -> RolloutItem:
     if kind == 2:
         return ResponseItem.function_call_output(call_id=f"call-{number}", output=text)
     return RolloutItem.raw("x_note", {"text": text})
+
+
+_RETELLING = frozenset({"compacted", "x_memory"})
+"""Records that repeat the texts of others."""
 
 
 @dataclass(slots=True)
@@ -116,12 +119,21 @@ def _see_any(line: bytes) -> _Seen | None:
     if parsed is None:
         return None
     ordinal = parsed.get("ordinal")
-    number = None if parsed.get("type") in _REPEATING else _number_in(parsed)
+    number = None if parsed.get("type") in _RETELLING else _number_in(parsed)
     ordinal = ordinal if isinstance(ordinal, int) else None
     return _Seen(str(parsed.get("type")), ordinal, number, _call_in(parsed))
 
 
 _see_short = functools.lru_cache(maxsize=20_000)(_see_any)
+
+
+def numbers_in(path: Path) -> list[int]:
+    """The same of a file, which is read line by line."""
+    found: list[int] = []
+    with path.open("rb") as file:
+        for line in file:
+            found += numbers_of(line)
+    return found
 
 
 def numbers_of(data: bytes) -> list[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import tests.faults.store_mutants  # noqa: F401  # puts its plants into the table
 from tests.faults.mutants import VARIABLE
 
-__all__ = ["FAILED", "HARNESSES", "Verdict", "prove", "prove_quickly"]
+__all__ = ["FAILED", "HARNESSES", "Verdict", "prove", "prove_quickly", "prove_with"]
 
 _PROJECT = Path(__file__).resolve().parents[2]
 
@@ -26,6 +26,7 @@ HARNESSES: dict[str, tuple[str, ...]] = {
     "kill": ("kill", "--runs", "40"),
     "locks": ("locks", "--seconds", "5"),
     "disk": ("disk", "tmpfs_gets_space", "stays_full"),
+    "soak": ("soak", "--seconds", "25", "--threads", "60"),
 }
 
 FAILED = 3
@@ -79,6 +80,11 @@ class Verdict:
 def prove(mutant: str) -> list[Verdict]:
     """Let all harnesses look for a planted bug."""
     return [_look(mutant, *arguments) for arguments in HARNESSES.values()]
+
+
+def prove_with(mutant: str, harness: str) -> Verdict:
+    """Let one of them look for it."""
+    return _look(mutant, *HARNESSES[harness])
 
 
 def prove_quickly(mutant: str) -> Verdict:

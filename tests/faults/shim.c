@@ -10,7 +10,8 @@
  *
  * A call is decided, made and logged under one lock, so that the order in the log is the order in
  * which the system saw the calls. Syncs are the exception: they are logged when they begin and when
- * they end, and others may come between, because a sync covers only what came before it began.
+ * they end, and others may come between, because a sync covers only what came before it began. So is
+ * flock, which may wait; it is logged when it ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -636,7 +637,16 @@ static int looked(int call, const char *path, int (*look)(void *), void *with)
     struct header header = {.call = call, .path_bytes = strlen(path), .inode = -1};
     struct fault fault = decide(&header);
     begin(&fault, &header, path);
-    int failed = FAILS(fault) ? -1 : look(with);
+    int failed = -1;
+    if (!FAILS(fault) && call == FLOCK) { /* it may wait for another thread, which calls us meanwhile */
+        pthread_mutex_unlock(&lock);
+        failed = look(with);
+        int error = errno;
+        pthread_mutex_lock(&lock);
+        errno = error;
+    } else if (!FAILS(fault)) {
+        failed = look(with);
+    }
     header.result = failed;
     return end(&fault, &header, path, "", FAILS(fault) ? (int)fault.argument : failed ? errno : 0);
 }

@@ -531,3 +531,21 @@ def test_message_item_may_name_its_thread_by_an_id() -> None:
     made = MessageCompleted(item=item, thread_id=thread_id, started_at_ms=1)
     assert payload_of(made)["thread_id"] == thread_id
     assert payload_of(made)["item"]["client_id"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("record_type", "payload"),
+    [
+        ("response_item", rb'{"type":"\ud800"}'),
+        ("response_item", rb'{"type":"message","role":"user","content":[{"type":"\ud800"}]}'),
+        ("response_item", rb'{"type":"message","\ud800":1,"content":[]}'),
+        ("event_msg", rb'{"type":"\udc00x"}'),
+        ("event_msg", rb'{"type":"thread_rolled_back","num_turns":"\ud800"}'),
+        ("x_call", rb'{"call_id":"c","state":"\ud800","attempt":"\ud800"}'),
+        ("x_memory", rb'{"upto_offset":"\ud800"}'),
+    ],
+)
+def test_half_a_character_anywhere_never_raises(record_type: str, payload: bytes) -> None:
+    """As a tag, a key, or in the place of a number: it is decoded, or comes as its bytes."""
+    item = decode_item(record_type, payload)
+    assert item.record_type == record_type

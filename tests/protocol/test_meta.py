@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from protocol import (
@@ -13,11 +14,13 @@ from protocol import (
     HistoryBase,
     ItemNotEncodable,
     RawItem,
+    RolloutLine,
     SessionMeta,
     ThreadId,
     decode_item,
     encode_item,
 )
+from protocol.meta import meta_of
 from protocol.version import VERSION
 
 STAMP = "2026-11-29T10:11:12.345Z"
@@ -180,3 +183,18 @@ def test_meta_with_a_lone_surrogate_is_read() -> None:
 def test_meta_that_is_no_object_is_raw(payload: bytes) -> None:
     """What holds no keys comes back as its bytes."""
     assert decode_item("session_meta", payload) == RawItem("session_meta", payload)
+
+
+@pytest.mark.parametrize("payload", [b"[1]", b"null", b"7", b'"x"', b"{oops", b'{"id":7}'])
+def test_meta_line_that_says_nothing_is_a_meta_all_the_same(payload: bytes) -> None:
+    """Whoever opens the rollout gets one without id, which is read as every old one is."""
+    meta = meta_of(RolloutLine(type="session_meta", payload=msgspec.Raw(payload)))
+    assert (meta.id, meta.cwd, meta.history_mode) == (None, "", "legacy")
+
+
+@pytest.mark.parametrize("key", ["git", "forked_from_ordinal_exclusive", "dynamic_tools"])
+def test_meta_with_half_a_character_where_none_belongs_keeps_the_rest(key: str) -> None:
+    """Not even a text can be made of it, and a number can't either."""
+    meta = decode_item("session_meta", b'{"id":"x","cwd":"/srv","%s":"\\ud800"}' % key.encode())
+    assert isinstance(meta, SessionMeta)
+    assert (meta.id, meta.cwd) == ("x", "/srv")

@@ -1054,9 +1054,9 @@ async def test_durable_bytes_cut_and_written_over_are_named_in_a_gap(path: Path,
         await recorder.sync()
         recorder.record_nowait(message("held"))
         await recorder.flush()
-        os.truncate(path, left)
-        with path.open("ab") as file:
-            file.write(b"somebody else\n" * 200)
+        with path.open("r+b", buffering=0) as file:  # one write: the writer may look at any moment
+            file.seek(left)
+            assert file.write(b"somebody else\n" * 400) > path.stat().st_size - left - 1
         recorder.record_nowait(message("new"))
         await recorder.sync()
     lines = [record.line for record in read_rollout(path) if record.line is not None]

@@ -154,3 +154,12 @@ def test_late_bytes_are_counted_in_a_line_that_is_torn(store_home: Home) -> None
         file.write(b'{"time')
     [late] = read_history(child, store_home).late
     assert late.size_bytes == 6
+
+
+def test_rollout_whose_meta_is_no_object_is_read(store_home: Home) -> None:
+    """Its records are there; whose they are isn't known."""
+    path = place_of(store_home, SOURCE)
+    path.write_bytes(b'{"timestamp":"","type":"session_meta","payload":"x"}\n' + turns(1))
+    history = read_history(path, store_home)
+    assert source_of(history) == turns(1)
+    assert history.meta.id is None

@@ -26,7 +26,7 @@ from protocol.own import StateItem
 from protocol.response_items import ResponseItem
 from protocol.tool_safety import DEFAULT_TOOL_SAFETY
 from protocol.tool_verdicts import ToolVerdict
-from tests.thread_store.histories import Script, uuid, write_thread
+from tests.thread_store.histories import Script, turns, uuid, write_thread
 from tests.thread_store.processes import Child, child
 from tests.thread_store.resumed import call_of
 from thread_store.chain.fork_point import ForkPoint
@@ -550,3 +550,28 @@ async def test_history_of_a_reverted_thread_is_found_in_its_current_rollout(
     found = await store.find_resumable(cwd=work)
     assert found.thread_id == fork.thread_id
     assert (await store.load_resume_state(thread.thread_id)).path == os.fspath(reverted.path)
+
+
+async def test_folder_that_a_thread_states_is_never_looked_at(
+    store: LocalThreadStore, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lie on a server that is gone. The folder that is asked for is found by where its link leads."""
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    write_thread(Home(home), uuid(1), turns(1), cwd="/net/gone/away")
+    write_thread(Home(home), uuid(2), turns(1), cwd=os.fspath(real))
+    looked: list[str] = []
+    for name in ("lstat", "stat", "readlink"):
+
+        def look(path: Any, *more: Any, honest: Any = getattr(os, name), **keys: Any) -> Any:
+            looked.append(str(path))
+            return honest(path, *more, **keys)
+
+        monkeypatch.setattr(os, name, look)
+    found = await store.find_resumable(cwd=link)
+    monkeypatch.undo()
+    assert found.thread_id == uuid(2)
+    assert looked
+    assert not [each for each in looked if each.startswith("/net")]
+    assert (await store.find_resumable(cwd="/net/gone/away/.")).thread_id == uuid(1)

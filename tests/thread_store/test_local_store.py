@@ -43,7 +43,7 @@ from thread_store.forks.fork import ForkMode
 from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.local_store import LocalThreadStore
-from thread_store.locks import ThreadLocks
+from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.thread import Thread
 
 pytestmark = pytest.mark.asyncio
@@ -957,3 +957,24 @@ asyncio.run(main(sys.argv[1]))
         other.expect("refused")
         other.expect("closed")
         assert other.end() == 0
+
+
+async def test_lock_that_cannot_be_looked_at_leaves_nothing_open(
+    store: LocalThreadStore, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The opening fails with an error of ours, and the next one finds the thread free: file, lock and all."""
+    thread = await begin(store, "first")
+    await thread.aclose()
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fail(lock: WriterLock, minimum: int) -> None:
+        raise OSError(EIO, os.strerror(EIO), lock.path)
+
+    with monkeypatch.context() as patched, pytest.raises(RolloutUnreadable):
+        patched.setattr(WriterLock, "raise_fence", fail)
+        await store.open_thread(thread.thread_id)
+    assert locks_in(home) == []
+    assert len(os.listdir("/proc/self/fd")) == before
+    async with await store.open_thread(thread.thread_id) as again:
+        again.record_nowait(said("second"))
+    assert texts(Path(thread.path)) == ["first", "second"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -125,3 +127,21 @@ def test_name_tells_the_rollout_id(tmp_path: Path) -> None:
         path.write_bytes(meta(A))
         with OpenRollout(path) as file:
             assert (file.rollout_id, file.thread_id) == (expected, A)
+
+
+@pytest.mark.parametrize("read", [OpenRollout, read_rollout])
+def test_file_of_which_the_system_tells_nothing_is_refused_and_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Any
+) -> None:
+    """An error of ours, and no descriptor is left."""
+    path = tmp_path / "rollout.jsonl"
+    path.write_bytes(meta(A))
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fail(descriptor: int) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched, pytest.raises(RolloutUnreadable):
+        patched.setattr(os, "fstat", fail)
+        read(path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -148,17 +148,21 @@ async def test_failing_hook_keeps_an_item_from_both_streams(tmp_path: Path) -> N
 @pytest.mark.case("B102")
 def test_secret_of_the_command_line_is_in_no_lock_file(tmp_path: Path) -> None:
     """A lock file tells whose it is, with the command; a redactor sees that too."""
-    code = (
+    (tmp_path / "told.py").write_text(
         "import sys; from rollout import RecorderConfig\n"
         "from thread_store import Home, LocalThreads\n"
-        "config = RecorderConfig(redact=lambda text: text.replace(sys.argv[2], '[gone]'))\n"
-        "threads = LocalThreads(Home(sys.argv[1]), config=config).start()\n"
+        "config = RecorderConfig(redact=lambda text: text.replace(sys.argv[1], '[gone]'))\n"
+        "threads = LocalThreads(Home(sys.argv[2]), config=config).start()\n"
         "threads.create()\n"
         "print(*(each.writer.command for each in threads.locks.holders()))\n"
-        "print(*(open(each).read() for each in __import__('glob').glob(sys.argv[1] + '/*/*.lock')))\n"
+        "print(*(open(each).read() for each in __import__('glob').glob(sys.argv[2] + '/*/*.lock')))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path, TOKEN], capture_output=True, text=True, check=True
+        [sys.executable, "-c", "import told", TOKEN, tmp_path / "home"],  # short: only so much is told
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.fspath(tmp_path), os.getcwd()])},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "[gone]" in done.stdout
     assert TOKEN not in done.stdout

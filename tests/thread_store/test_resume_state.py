@@ -643,3 +643,30 @@ def test_refusal_of_the_system_names_the_file_and_what_to_do(
     assert caught.value.errno == errno.EPERM
     assert os.fspath(path) in str(caught.value)
     assert "mode" in caught.value.hint
+
+
+@pytest.mark.parametrize("cwd", ["/srv", "/srv/\ud800"])
+@pytest.mark.parametrize("text", ['"\\ud800"', "NaN", '1, "a" : 2 ', "9" * 5000])
+def test_payload_that_json_of_others_holds_is_read_back_byte_for_byte(
+    home: Home, cwd: str, text: str
+) -> None:
+    """Half a character, no number, a very long one, spaces: by the fast way and by the slow one."""
+    path = write_thread(home, uuid(7), b"", cwd="CWD")
+    path.write_bytes(path.read_bytes().replace(b'"CWD"', json.dumps(cwd).encode()))
+    payload = f'{{"type":"message","role":"user","content":[],"x":{text}}}'.encode()
+    with path.open("ab") as file:
+        file.write(b'{"timestamp":"","ordinal":1,"type":"response_item","payload":' + payload + b"}\n")
+    state = read_resume_state(path, home)
+    assert [bytes(each.payload) for each in state.items] == [payload]
+    again = ResumeState.from_json(state.to_json())
+    assert [bytes(each.payload) for each in again.items] == [payload]
+    assert again == state
+
+
+@pytest.mark.parametrize(
+    "data", [b"[" * 5000, b"{" * 5000, b'{"items":[7]}', b'{"items":[{}]}', b"\xff", b""]
+)
+def test_json_that_is_no_state_is_refused_by_one_error(data: bytes) -> None:
+    """Whatever it is."""
+    with pytest.raises(msgspec.ValidationError):
+        ResumeState.from_json(data)

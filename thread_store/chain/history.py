@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from protocol.errors import NotARollout
 from protocol.items import RolloutItem
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from rollout.reader import read_rollout
 from rollout.record import RolloutRecord
 from rollout.source import RolloutSource
@@ -94,7 +94,7 @@ def read_records(source: RolloutSource, *, path: str) -> ThreadHistory:
     if not any(record.line is not None for record in records):
         raise NotARollout(path=path, reason="there is no whole line in it")
     line = None if reader.meta_record is None else reader.meta_record.line
-    meta = SessionMeta(id=reader.thread_id, cwd="") if line is None else decode_meta(line.payload)
+    meta = SessionMeta(id=reader.thread_id, cwd="") if line is None else meta_of(line)
     return ThreadHistory(thread_id=reader.thread_id or "", meta=meta, records=records, rollouts=(path,))
 
 

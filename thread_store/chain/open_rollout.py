@@ -17,7 +17,7 @@ from typing import Self
 
 from protocol.errors import NotARollout, RolloutUnreadable
 from protocol.line import RolloutLine
-from protocol.meta import SessionMeta, decode_meta
+from protocol.meta import SessionMeta, meta_of
 from rollout.head import RolloutHead, find_head
 from rollout.lines import (
     BOM,
@@ -33,7 +33,7 @@ from rollout.lines import (
 )
 from rollout.paths import RolloutName
 from rollout.record import RolloutRecord
-from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable
+from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable, status_of
 from rollout.spool import Spool, spool
 from rollout.stream import decoded_blocks
 from rollout.syscalls import drop
@@ -59,7 +59,7 @@ class OpenRollout:
         self._spool: Spool | None = None
         self.descriptor = _open(self.path)
         try:
-            self._status = self._look()
+            self._status = status_of(self.descriptor, self.path)
             self._source = open_source(self.descriptor, name=self.path)
             if not self._source.seekable:
                 raise NotARollout(path=self.path, reason="it is no regular file")
@@ -76,12 +76,6 @@ class OpenRollout:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _look(self) -> os.stat_result:
-        try:
-            return os.fstat(self.descriptor)
-        except OSError as error:
-            raise_unreadable(self.path, error, "stat")
 
     def close(self) -> None:
         """Let go of the file, and of what was put aside. May be called again."""
@@ -138,7 +132,7 @@ class OpenRollout:
     @cached_property
     def meta(self) -> SessionMeta:
         """Its first session_meta, decoded."""
-        return decode_meta(self.meta_line.payload)
+        return meta_of(self.meta_line)
 
     @property
     def paginated(self) -> bool:

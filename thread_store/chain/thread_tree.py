@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from protocol.errors import NotARollout, RolloutError, ThreadNotFound
 from protocol.ids import ThreadId
-from protocol.meta import HistoryBase, SessionMeta, decode_meta
+from protocol.meta import HistoryBase, SessionMeta, meta_of
 from rollout.head import require_rollout
 from thread_store.home import Home, StoredRollout
 
@@ -164,7 +164,7 @@ def _read_meta(found: StoredRollout) -> SessionMeta:
     """A file without any meta rests on nothing and descends from nobody."""
     record = require_rollout(found.path).meta
     line = None if record is None else record.line
-    return SessionMeta(cwd="") if line is None else decode_meta(line.payload)
+    return SessionMeta(cwd="") if line is None else meta_of(line)
 
 
 def _rollout_id(found: StoredRollout) -> ThreadId:

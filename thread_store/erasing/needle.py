@@ -55,8 +55,8 @@ class Needle:
         for each in texts:
             if len(each) < TEXT_CHARACTERS_MIN:
                 raise EraseRefused(
-                    f"a text of {len(each)} characters stands in nearly every record",
-                    hint=f"Give at least {TEXT_CHARACTERS_MIN} characters, or name a record: THREAD#N",
+                    f"a text of fewer than {TEXT_CHARACTERS_MIN} characters stands in nearly every record",
+                    hint="Give a longer one, or name a record: THREAD#N",
                 )
         return cls(texts)
 

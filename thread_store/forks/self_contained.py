@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from protocol.errors import ForkRefused, RolloutReplaced, RolloutWriteError
 from rollout.guarded_replace import replace_file
+from rollout.source import status_of
 from thread_store.chain.lineage import Lineage
 from thread_store.forks.fork import CopiedPart, copier
 from thread_store.forks.fork_copy import ForkCalls, Progress
@@ -43,7 +44,7 @@ def make_self_contained(
     name = os.path.abspath(path)
     with Lineage.resolve(name, home) as lineage:
         with lineage.open(lineage.end.segment) as file:
-            origin, before = MetaOrigin(file), os.fstat(file.descriptor)
+            origin, before = MetaOrigin(file), status_of(file.descriptor, file.path)
         if origin.meta.history_base is None:
             return False
         if lineage.problem is not None:

@@ -57,7 +57,7 @@ from thread_store.listing.thread_query import ListOptions, ThreadQuery
 from thread_store.open_threads import close_all
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.resume.recovery import recovery_items
-from thread_store.resume.resumable import Resumable, is_candidate, nothing_resumable
+from thread_store.resume.resumable import Resumable, folder_filter, is_candidate, nothing_resumable
 from thread_store.resume.resume_refusals import split_allowed
 from thread_store.resume.resume_state import ResumeState
 from thread_store.resume.resume_surroundings import archived_refusal, writer_refusal
@@ -258,9 +258,10 @@ class MemoryThreadStore:
 
     async def find_resumable(self, *, cwd: str | os.PathLike[str] | None = None) -> Resumable:
         """As `ThreadStore.find_resumable`."""
+        folder = await asyncio.to_thread(folder_filter, cwd)
         passed_over: list[tuple[str, WriterHolder]] = []
         for thread_id in map(ThreadId, await self.list_ids()):
-            if thread_id in self._archived or not is_candidate(self._read(thread_id).meta, cwd):
+            if thread_id in self._archived or not is_candidate(self._read(thread_id).meta, folder):
                 continue
             if thread_id not in self._open:
                 return Resumable(thread_id, _name(thread_id), tuple(passed_over))

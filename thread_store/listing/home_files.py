@@ -101,7 +101,7 @@ class HomeFiles:
         return FolderNames(names.folders, odd, regular=regular)
 
     def _is_doomed(self, folder: str, name: str) -> bool:
-        return bool(self._doomed) and Path(self.path, folder, name) in self._doomed
+        return Path(self.path, folder, name) in self._doomed
 
     def _walk_names(self, folder: str, depth: int) -> Iterator[tuple[str, FolderNames]]:
         try:
@@ -175,7 +175,7 @@ class HomeFiles:
         odd: list[StatFields],
     ) -> None:
         path = f"{self.path}/{folder}"
-        folders = []
+        folders, any_doomed = [], bool(self._doomed)
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -188,7 +188,9 @@ class HomeFiles:
                         if RolloutName.match(name) is None:
                             continue
                         files = odd
-                    if entry.is_file(follow_symlinks=False) and not self._is_doomed(folder, name):
+                    if entry.is_file(follow_symlinks=False) and not (
+                        any_doomed and self._is_doomed(folder, name)
+                    ):
                         try:
                             status = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:

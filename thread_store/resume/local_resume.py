@@ -23,12 +23,13 @@ from rollout.thread_lock import find_writer
 from thread_store.chain.lineage import Lineage
 from thread_store.folding.thread_folding import snapshot_of
 from thread_store.home import StoredRollout
+from thread_store.listing.cwd_filter import CwdFilter
 from thread_store.local_threads import LocalThreads, read_meta
 from thread_store.locks.seen import LockState
 from thread_store.open_threads import discard, flush, wait_for
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.resume.recovery import recovery_items
-from thread_store.resume.resumable import Resumable, is_candidate, nothing_resumable
+from thread_store.resume.resumable import Resumable, folder_filter, is_candidate, nothing_resumable
 from thread_store.resume.resume_refusals import refuse, split_allowed
 from thread_store.resume.resume_state import ResumeState, look_back, read_resume_state, state_of_look
 from thread_store.resume.resume_surroundings import place_refusals, surrounding_refusals
@@ -219,10 +220,10 @@ def find_resumable(threads: LocalThreads, *, cwd: str | os.PathLike[str] | None 
         ThreadNotFound: there is none.
         RolloutUnreadable: the system refuses.
     """
-    writers = _writers(threads)
+    writers, folder = _writers(threads), folder_filter(cwd)
     passed_over: list[tuple[str, WriterHolder]] = []
     for thread_id, found in threads.home.current_rollouts(archived=False).items():
-        if not _is_candidate(found, cwd):
+        if not _is_candidate(found, folder):
             continue
         writer = writers.get(thread_id) or find_writer(found.path)
         if writer is None:
@@ -231,9 +232,9 @@ def find_resumable(threads: LocalThreads, *, cwd: str | os.PathLike[str] | None 
     raise nothing_resumable(threads.home.path, passed_over)
 
 
-def _is_candidate(found: StoredRollout, cwd: str | os.PathLike[str] | None) -> bool:
+def _is_candidate(found: StoredRollout, folder: CwdFilter | None) -> bool:
     try:
-        return is_candidate(read_meta(found.path), cwd)
+        return is_candidate(read_meta(found.path), folder)
     except (NotARollout, RolloutUnreadable, ThreadNotFound) as error:
         _log.info("passed over: %s", error)
         return False

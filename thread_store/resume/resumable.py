@@ -1,7 +1,7 @@
 """Which thread is meant by "the last one": the newest that may be resumed.
 
 Invariant: sub-agents are resumed by their parents and never picked here; a thread that somebody writes is
-passed over, and named.
+passed over, and named. A folder that a thread states is compared as text: it may hang.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from protocol.errors import ThreadNotFound, WriterHolder
 from protocol.meta import SessionMeta
+from thread_store.listing.cwd_filter import CwdFilter, spellings
 
-__all__ = ["Resumable", "is_candidate", "nothing_resumable"]
+__all__ = ["Resumable", "folder_filter", "is_candidate", "nothing_resumable"]
 
 PassedOver = tuple[str, WriterHolder]
 
@@ -26,11 +27,16 @@ class Resumable(NamedTuple):
     passed_over: tuple[PassedOver, ...] = ()
 
 
-def is_candidate(meta: SessionMeta, cwd: str | os.PathLike[str] | None) -> bool:
-    """Whether a thread with this meta may be picked: in `cwd`, if that is given."""
+def folder_filter(cwd: str | os.PathLike[str] | None) -> CwdFilter | None:
+    """What a caller's folder may be called in a thread; None: any is meant. Blocks: it follows links."""
+    return None if cwd is None else CwdFilter(spellings(os.fspath(cwd)))
+
+
+def is_candidate(meta: SessionMeta, folder: CwdFilter | None) -> bool:
+    """Whether a thread with this meta may be picked: in that folder, if one is given."""
     if meta.parent_thread_id is not None or meta.thread_source == "subagent":
         return False
-    return cwd is None or os.path.realpath(meta.cwd) == os.path.realpath(cwd)
+    return folder is None or folder.matches(meta.cwd)
 
 
 def nothing_resumable(

@@ -1,20 +1,25 @@
 """A resume state as JSON: written, and read back equal.
 
-Invariant: payloads of the model's items keep their bytes. Where a text holds a lone surrogate or a number
-more digits than the fast path takes, the values stay the same and only spaces may go.
+Invariant: payloads of the model's items keep their bytes, whatever JSON of others holds (lone surrogates,
+NaN, numbers of any length). Elsewhere a NaN becomes null, and a number that the fast path can't take keeps
+its value.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import secrets
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from protocol.codec import REFUSALS, encode_value
+from protocol.codec import REFUSALS
+from protocol.decoding import convert_plain
+from protocol.places import Places
 from protocol.session_memory import SessionMemory
-from protocol.validity import parse_value
 
 __all__ = ["decode_state", "encode_state"]
 
@@ -26,17 +31,36 @@ def encode_state(state: object) -> bytes:
     try:
         return msgspec.json.encode(state, enc_hook=_plain_memory)
     except REFUSALS:
-        return encode_value(msgspec.to_builtins(state, enc_hook=_plain_value))
+        return _encode_slowly(state)
+
+
+def _encode_slowly(state: object) -> bytes:
+    """Payloads are left out, and put back into the text."""
+    mark, payloads = secrets.token_hex(16), list[bytes]()
+
+    def plain(value: object) -> object:
+        if isinstance(value, Raw):
+            payloads.append(bytes(value))
+            return f"{mark}{len(payloads) - 1}"
+        return _plain_memory(value)
+
+    text = json.dumps(_without_nan(msgspec.to_builtins(state, enc_hook=plain)), separators=(",", ":"))
+    return re.sub(rb'"%s(\d+)"' % mark.encode(), lambda found: payloads[int(found[1])], text.encode())
+
+
+def _without_nan(value: Any) -> Any:
+    """As the fast path writes it."""
+    if isinstance(value, dict):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain_memory(value: object) -> object:
     if isinstance(value, SessionMemory):
         return value.to_plain()
     raise TypeError(f"objects of type {type(value).__name__} have no JSON form")
-
-
-def _plain_value(value: object) -> object:
-    return parse_value(bytes(value)) if isinstance(value, Raw) else _plain_memory(value)
 
 
 def decode_state(data: bytes, kind: type[_T]) -> _T:
@@ -49,15 +73,31 @@ def decode_state(data: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(data, type=kind, dec_hook=_decode_memory)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
-        return msgspec.convert(_with_raw_payloads(json.loads(data)), kind, dec_hook=_decode_memory)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        state: _T = convert_plain(_with_raw_payloads(data), kind, dec_hook=_decode_memory)
+    except (ValueError, RecursionError, LookupError, TypeError) as error:
+        raise msgspec.ValidationError(f"it is no state: {error}") from error
+    return state
 
 
-def _with_raw_payloads(value: Any) -> Any:
-    items = value.get("items") if isinstance(value, dict) else None
-    for item in items if isinstance(items, list) else ():
-        item["payload"] = Raw(encode_value(item["payload"]))
+def _with_raw_payloads(data: bytes) -> Any:
+    value = json.loads(data.decode(), parse_int=_whole_number)
+    places = Places(data.decode())
+    elements = places.elements(places.member("items")[0]) if isinstance(value["items"], list) else []
+    for (begin, end), item in zip(elements, value["items"], strict=True):
+        text = places.text[begin:end]
+        begin, end = Places(text).member("payload")
+        item["payload"] = Raw(text[begin:end].encode())
     return value
+
+
+def _whole_number(text: str) -> int | str:
+    try:
+        return int(text)
+    except ValueError:  # more digits than this process takes
+        return text
 
 
 def _decode_memory(kind: type, value: Any) -> Any:

@@ -42,7 +42,7 @@ class SearchStream:
         self._ready: deque[SearchHit] = deque()
         self._step: Future[list[SearchHit]] | None = None
         self._over = False
-        self._end: Callable[[], object] = weakref.finalize(self, self._executor.close)
+        self._end: Callable[[], Future[None] | None] = weakref.finalize(self, self._executor.close)
 
     def __aiter__(self) -> Self:
         return self
@@ -71,19 +71,30 @@ class SearchStream:
         if self._search is None:
             self._search = self._begin()
             self._end = weakref.finalize(self, _end, self._search, self._executor)
+            if self._over:
+                self._end()
+                return []
         return self._search.take(_BATCH)
 
     async def aclose(self) -> None:
-        """End the search. What was found and not taken is dropped; may be called again."""
-        self.close()
+        """End the search. What was found and not taken is dropped; may be called again.
+
+        On return nothing is left of it; cancelled, it comes to its end all the same.
+        """
+        ended = self._stop()
+        if ended is not None:
+            await asyncio.shield(asyncio.wrap_future(ended))
 
     def close(self) -> None:
-        """The same, without a loop. Never blocks."""
+        """The same, without a loop. Never blocks: it ends soon."""
+        self._stop()
+
+    def _stop(self) -> Future[None] | None:
         self._over = True
-        self._ready.clear()
-        if self._search is not None:
-            self._search.close()
-        self._end()
+        if self._ready:
+            self.report.finished = False
+            self._ready.clear()
+        return self._end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,6 +105,8 @@ class SearchStream:
         await self.aclose()
 
 
-def _end(search: ThreadSearch, executor: DaemonExecutor) -> None:
-    search.close()
+def _end(search: ThreadSearch, executor: DaemonExecutor) -> Future[None]:
+    search.stop()
+    ended = executor.submit(search.close)  # it removes files
     executor.close()
+    return ended

@@ -103,13 +103,18 @@ class ThreadSearch:
 
     def close(self) -> None:
         """End the search; what was found and not taken is dropped. May be called again, from any thread."""
+        self.stop()
+        with self._condition:
+            on_close, self._on_close = self._on_close, None
+        if on_close is not None:
+            on_close()
+
+    def stop(self) -> None:
+        """Let it come to its end: whoever waits for a hit gets none. Never blocks; `close` is still due."""
         with self._condition:
             self._closed = True
             self._queue.clear()
-            on_close, self._on_close = self._on_close, None
             self._condition.notify_all()
-        if on_close is not None:
-            on_close()
 
     # The caller's side
 

@@ -28,7 +28,7 @@ from protocol.errors import (
 )
 from rollout.file_lock import lock_rollout
 from rollout.kept import make_folders
-from rollout.source import is_compressed, raise_unreadable
+from rollout.source import is_compressed, raise_unreadable, status_of
 from rollout.staged_file import StagedFile, remove_file
 from rollout.syscalls import let_go
 from thread_store.forks.fork_copy import write_all
@@ -124,10 +124,7 @@ class _Change:
         self._descriptor = descriptor
         self._calls = calls
         self._fence = fence
-        try:
-            self._status = calls.fstat(descriptor)
-        except OSError as error:
-            raise_unreadable(source, error, "stat")
+        self._status = status_of(descriptor, source)
 
     def make(self, level: int, progress: Progress) -> None:
         if os.path.lexists(self.target):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from protocol.errors import ActiveWriter, RolloutError, RolloutWriteError
+from protocol.errors import ActiveWriter, NotARollout, RolloutError, RolloutWriteError
 from rollout.erase_journal import EraseCalls, find_journals, read_journal, write_journal
 from rollout.recorder import RolloutRecorder
 from rollout.repair import repair_rollout
@@ -361,3 +362,12 @@ def test_failed_erasure_is_told_as_a_write_error(template: Path) -> None:
 def test_unpacked_reads_both_forms(template: Path) -> None:
     """The look for it sees through compression."""
     assert any(path.suffix == ".zst" and NEEDLE.is_in(unpacked(path)) for path in tree(template))
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * 5000, b"7\n", b'{"kind":"erasing"}\n', b"\xff\n"])
+def test_journal_that_is_none_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    """Its checksum is right, and yet it says nothing: an error of ours, not one of json."""
+    path = tmp_path / "journal"
+    path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    with pytest.raises(NotARollout):
+        read_journal(os.fspath(path), calls=EraseCalls())
