@@ -25,10 +25,13 @@ from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
 
-__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
+__all__ = ["FRAGMENT_MIN", "LOOKS_MAX", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
+
+LOOKS_MAX = 3
+"""So often a home is looked through whose names change meanwhile."""
 
 _DEPTH_MAX = 6
 """Folders below `sessions/` that are looked into: Codex makes three levels."""
@@ -99,17 +102,29 @@ class Home:
         Raises:
             RolloutUnreadable: the home itself is there and can't be listed.
         """
-        self.passed_over = []
         self.require_listable()
         doomed = DoomedFiles(self.path)
-        for each in self._walk_all(archived=archived):
+        for each in self._look_until_still(archived=archived):
             if each.path not in doomed:
                 yield each
 
-    def _walk_all(self, *, archived: bool) -> Iterator[StoredRollout]:
-        yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
+    def _look_until_still(self, *, archived: bool) -> list[StoredRollout]:
+        """A file that gets another name meanwhile (archived, expanded) may be seen under neither: as long as
+        names change it is looked again, a few times.
+        """
+        found: list[StoredRollout] = []
+        for _ in range(LOOKS_MAX):
+            states: dict[Path, int | None] = {}
+            self.passed_over = []
+            found = list(self._walk_all(states, archived=archived))
+            if all(_changed_ns(folder) == changed_ns for folder, changed_ns in states.items()):
+                break
+        return found
+
+    def _walk_all(self, states: dict[Path, int | None], *, archived: bool) -> Iterator[StoredRollout]:
+        yield from self._walk(self.path / SESSIONS_FOLDER, states, archived=False, depth=_DEPTH_MAX)
         if archived:
-            yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
+            yield from self._walk(self.path / ARCHIVED_FOLDER, states, archived=True, depth=0)
 
     def require_listable(self) -> None:
         """Make sure that the home, if it is there, is a folder.
@@ -125,7 +140,10 @@ class Home:
         except OSError as error:
             raise RolloutUnreadable(path=self.path, cause=error, operation="list") from error
 
-    def _walk(self, folder: Path, *, archived: bool, depth: int) -> Iterator[StoredRollout]:
+    def _walk(
+        self, folder: Path, states: dict[Path, int | None], *, archived: bool, depth: int
+    ) -> Iterator[StoredRollout]:
+        states[folder] = _changed_ns(folder)
         try:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
@@ -138,7 +156,7 @@ class Home:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 if depth > 0:
-                    yield from self._walk(folder / entry.name, archived=archived, depth=depth - 1)
+                    yield from self._walk(folder / entry.name, states, archived=archived, depth=depth - 1)
                 continue
             name = RolloutName.match(entry.name)
             if name is None or not entry.is_file(follow_symlinks=False):
@@ -238,3 +256,11 @@ def looks_like_path(text: str) -> bool:
 def rollout_rank(found: StoredRollout) -> tuple[bool, str, bool]:
     """Of several files of one thread the greatest is the one that it goes on in."""
     return (not found.archived, found.name.rollout_id or "", not found.name.compressed)
+
+
+def _changed_ns(folder: Path) -> int | None:
+    """When a name in it changed last; None: it isn't there, or can't be looked at."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:  # who lists it is told
+        return None
