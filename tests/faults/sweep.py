@@ -42,6 +42,7 @@ _CHANGING = frozenset(
 _LOOKING = ("pread", "read", "fstat", "lstat", "flock")
 _ONLY = {"abandoned": frozenset({"fdatasync", "fsync", "pwrite"})}
 """A recorder that is abandoned drops what it could not write, so there writing never fails."""
+_FAULT_NAMES = {Action.ERRNO: "error", Action.AFTER: "done, error"}
 _LIFTED = 3
 """A fault that lasts this many calls: the caller is told, and a later barrier succeeds."""
 _WRITING = frozenset({"write", "pwrite", "copy_file_range", "sendfile"})
@@ -67,17 +68,31 @@ class Report:
 
     runs: int = 0
     reached: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By the call and what befell it: how many runs reached it."""
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
     """The command that repeats a run, and what was wrong."""
 
     def take(self, job: Job, reached: bool, failure: str | None) -> None:
         self.runs += 1
         self.reached += reached
-        if reached and job.plan:
-            self.kinds[f"{job.plan[0].call} {job.plan[0].action}"] += 1
+        kind = (job.plan[0].call, job.plan[0].action) if job.plan else ("none", "none")
+        self.kinds[kind] += reached
         if failure is not None:
             self.failures.append((job.command, failure))
+            self.failed[kind] += 1
+
+    def table(self) -> list[list[str]]:
+        """Call by fault: how many runs, and how many of them failed."""
+        calls = sorted({call for call, _ in self.kinds if call != "none"})
+        actions = [action for action in Action if any(kind[1] == action for kind in self.kinds)]
+        rows = [["call", *(_FAULT_NAMES.get(action, action) for action in actions), "failures"]]
+        for call in calls:
+            cells = [self.kinds[call, action] for action in actions]
+            failed = sum(self.failed[call, action] for action in Action)
+            rows.append([call, *(str(cell or "") for cell in cells), str(failed)])
+        return rows
 
 
 def _single(workload: str, call: str, nth: int) -> Iterator[Plan]:
