@@ -22,7 +22,7 @@ def run_suite(folder: Path, *, no_skips: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--rootdir", str(folder), str(folder)],
         cwd=folder,
-        env={**os.environ, "ROLLOUT_NO_SKIPS": no_skips},
+        env={**os.environ, "ROLLOUT_NO_SKIPS": no_skips, "PYTHONPATH": str(CONFTEST.parent.parent)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
