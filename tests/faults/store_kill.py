@@ -136,7 +136,9 @@ class _Chain:
             note = json.loads(line)
             kind = note["kind"]
             operation = note.get("operation")
-            if kind in ("begin", "forking"):
+            if begun == "prune" and operation == "delete":
+                pass  # it is what a prune does
+            elif kind in ("begin", "forking"):
                 begun = operation or kind
             elif kind in ("done", "forked"):
                 begun = None

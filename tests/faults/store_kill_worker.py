@@ -29,6 +29,8 @@ __all__: list[str] = []
 
 _PRODUCERS = 3
 _THREADS_MAX = 9
+_KEPT = 6
+"""By a prune."""
 _SIZES = (20, 90, 150, 700, 4000, 30_000)
 
 
@@ -159,16 +161,29 @@ class _Life:
         await self.session.list()
 
     async def prune(self) -> None:
-        """What is nobody's goes, and no thread: they are all too young."""
-        await asyncio.to_thread(_prune, self.session)
+        """All but some threads go, and what is nobody's. Those that are written stay."""
+        idle, self.idle = self.idle, []
+        self.session.mark("begin", operation="prune", key=None)
+        for pen in idle:
+            self.session.mark("begin", operation="delete", key=pen.key)
+        gone = await asyncio.to_thread(_prune, self.session)
+        for pen in idle if gone is not None else ():
+            if pen.thread_id in gone:
+                self.session.mark("done", operation="delete", key=pen.key)
+            else:
+                self.session.mark("spared", key=pen.key)
+                self.idle.append(pen)
+        self.session.mark("done", operation="prune", key=None)
 
 
-def _prune(session: StoreSession) -> None:
+def _prune(session: StoreSession) -> tuple[str, ...] | None:
+    """The threads that are gone; None: nobody knows."""
     place = Place.of(Home(session.home))
     try:
-        carry_out(place, look_at_home(place, PruneLimits(older_than_seconds=3600)))
+        return carry_out(place, look_at_home(place, PruneLimits(keep=_KEPT))).threads
     except RolloutError as error:
         session.mark("error", operation="prune", type=type(error).__name__, text=str(error))
+        return None
 
 
 async def _main(home: Path, seed: int, die_after: int, first_key: int, pens: list[Pen]) -> None:

@@ -166,6 +166,10 @@ class StoreLedger:
         elif operation == "delete":
             self.threads[note["key"]].deleted = True
 
+    def _take_spared(self, note: dict[str, Any]) -> None:
+        """A prune that might have deleted it did not."""
+        self.threads[note["key"]].deleted = False
+
     def _take_partly(self, note: dict[str, Any]) -> None:
         """The report named what could not be done."""
         self.secret = "partly"
