@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -235,3 +236,22 @@ def test_absent_name_is_not_found(home: Home, name: str) -> None:
     with pytest.raises(ThreadNotFound) as caught:
         home.find(name)
     assert A in caught.value.hint
+
+
+def test_file_that_is_moved_while_the_home_is_looked_through_is_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others rest on is told from such a look: missing one that is being taken out of the archive would
+    let what it needs be deleted."""
+    place(home, A)
+    archived, live = place(home, B, archived=True), place(home, B, 1)
+    live.unlink()
+    scandir = os.scandir
+
+    def scan(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        if os.path.basename(folder) == "archived_sessions" and archived.exists():
+            os.rename(archived, live)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert {each.name.thread_id for each in home.rollouts()} == {A, B}
