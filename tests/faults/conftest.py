@@ -10,11 +10,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ANYWHERE = {
-    "test_kill.py",
-    "test_disk_model.py",
-    "test_fuzz.py",
-    "test_lock_fight.py",
-    "test_prefixes.py",
+    *("test_kill.py", "test_disk_model.py", "test_fuzz.py", "test_lock_fight.py", "test_prefixes.py"),
     "test_reliability.py",
 }
 

@@ -25,7 +25,7 @@ def test_killed_processes_lose_nothing_that_they_acknowledged() -> None:
 @pytest.mark.case("B18")
 @pytest.mark.guarantee("G2")
 def test_killed_users_of_a_store_leave_every_thread_whole() -> None:
-    """Several threads were open; one was forked, archived, compressed, deleted, erased in, pruned, or listed."""
+    """Several threads were open; others were forked, archived, compressed, deleted, erased in, pruned."""
     report = StoreKillReport()
     for report in kill_stores(STORE_RUNS, seed=SEED, parallel=2):
         assert not report.failures, report.failures

@@ -53,7 +53,7 @@ def test_power_cut_leaves_what_was_synced(workload: str, runner: Runner, loop: a
 @pytest.mark.guarantee("G2")
 @pytest.mark.parametrize("workload", STORE_WORKLOADS)
 def test_power_cut_leaves_a_store_as_it_said(workload: str, runner: Runner, loop: asyncio.Runner) -> None:
-    """Forks, archived, compressed, deleted and erased threads: whatever names, renames and journals came out."""
+    """Forks, archived, compressed, deleted and erased threads, whatever names and journals came out."""
     report = cut(Job(workload, ()), 250, runner, loop)
     assert report.distinct == 250
     assert report.states[Loss.NAMES] > 0

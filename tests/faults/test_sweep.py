@@ -58,8 +58,8 @@ def test_single_faults_keep_the_contract(workload: str, runner: Runner, loop: as
 def test_single_faults_leave_every_thread_of_a_store_whole(
     workload: str, runner: Runner, loop: asyncio.Runner
 ) -> None:
-    """Recording with turns and calls, forking, archiving, compressing, deleting, erasing: what was returned is
-    done and on stable storage, what failed left each thread as it was."""
+    """Recording with turns and calls, forking, archiving, compressing, deleting, erasing: what was returned
+    is done and on stable storage, what failed left each thread as it was."""
     jobs = list_faults(workload, runner)
     keep_contract(random.Random(SEED).sample(jobs, STORE_SAMPLE), runner, loop)
 
