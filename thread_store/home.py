@@ -50,6 +50,13 @@ class StoredRollout(NamedTuple):
     archived: bool
 
 
+class _Folder(NamedTuple):
+    """One folder as it was listed: its rollouts, and the names of the folders in it."""
+
+    changed_ns: int | None
+    entries: list[StoredRollout | str]
+
+
 class Home:
     """A folder of rollouts. `path` is absolute and free of symbolic links.
 
@@ -113,18 +120,18 @@ class Home:
         names change it is looked again, a few times.
         """
         found: list[StoredRollout] = []
+        seen: dict[Path, _Folder] = {}
         for _ in range(LOOKS_MAX):
-            states: dict[Path, int | None] = {}
             self.passed_over = []
-            found = list(self._walk_all(states, archived=archived))
-            if all(_changed_ns(folder) == changed_ns for folder, changed_ns in states.items()):
+            found = list(self._walk_all(seen, archived=archived))
+            if all(_changed_ns(path) == folder.changed_ns for path, folder in seen.items()):
                 break
         return found
 
-    def _walk_all(self, states: dict[Path, int | None], *, archived: bool) -> Iterator[StoredRollout]:
-        yield from self._walk(self.path / SESSIONS_FOLDER, states, archived=False, depth=_DEPTH_MAX)
+    def _walk_all(self, seen: dict[Path, _Folder], *, archived: bool) -> Iterator[StoredRollout]:
+        yield from self._walk(self.path / SESSIONS_FOLDER, seen, archived=False, depth=_DEPTH_MAX)
         if archived:
-            yield from self._walk(self.path / ARCHIVED_FOLDER, states, archived=True, depth=0)
+            yield from self._walk(self.path / ARCHIVED_FOLDER, seen, archived=True, depth=0)
 
     def require_listable(self) -> None:
         """Make sure that the home, if it is there, is a folder.
@@ -141,29 +148,46 @@ class Home:
             raise RolloutUnreadable(path=self.path, cause=error, operation="list") from error
 
     def _walk(
-        self, folder: Path, states: dict[Path, int | None], *, archived: bool, depth: int
+        self, path: Path, seen: dict[Path, _Folder], *, archived: bool, depth: int
     ) -> Iterator[StoredRollout]:
-        states[folder] = _changed_ns(folder)
+        """`seen`: the folders as they were listed before; those that haven't changed aren't listed again."""
+        changed_ns, folder = _changed_ns(path), seen.get(path)
+        if folder is None or folder.changed_ns != changed_ns:
+            entries = self._list(path, archived=archived)
+            if entries is None:
+                return
+            folder = seen[path] = _Folder(changed_ns, entries)
+        for each in folder.entries:
+            if isinstance(each, StoredRollout):
+                yield each
+            elif depth > 0:
+                yield from self._walk(path / each, seen, archived=archived, depth=depth - 1)
+
+    def _list(self, path: Path, *, archived: bool) -> list[StoredRollout | str] | None:
+        """The rollouts in a folder, and the names of the folders in it, the newest name first; None: it can't
+        be listed.
+        """
         try:
-            with os.scandir(folder) as listing:
+            with os.scandir(path) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
         except FileNotFoundError:
-            return
+            return []
         except OSError as error:
-            self.passed_over.append(RolloutUnreadable(path=folder, cause=error, operation="list"))
-            return
+            self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="list"))
+            return None
         names = {entry.name for entry in entries}
+        found: list[StoredRollout | str] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    yield from self._walk(folder / entry.name, states, archived=archived, depth=depth - 1)
+                found.append(entry.name)
                 continue
             name = RolloutName.match(entry.name)
             if name is None or not entry.is_file(follow_symlinks=False):
                 continue
             if name.compressed and entry.name.removesuffix(".zst") in names:
                 continue
-            yield StoredRollout(folder / entry.name, name, archived)
+            found.append(StoredRollout(path / entry.name, name, archived))
+        return found
 
     def current_rollouts(self, *, archived: bool = True) -> dict[ThreadId, StoredRollout]:
         """The rollout that each thread goes on in, newest thread first.
