@@ -38,7 +38,7 @@ QUICK: dict[str, tuple[str, ...]] = {
     "pairs": ("sweep", "--workload", "five", "--pairs", "20"),
     "power": ("power", "--workload", "store_forked", "--states", "100"),
     "kill": ("kill", "--runs", "8"),
-    "soak": ("soak", "--seconds", "10", "--threads", "20"),
+    "soak": ("soak", "--seconds", "30"),
     "fuzz": ("fuzz", "--inputs", "500"),
     "locks": ("locks", "--seconds", "3", "--kind", "flock"),
     "prefixes": ("prefixes", "--histories", "3"),

@@ -54,6 +54,8 @@ class _Life:
         self.session = session
         self.idle = idle
         """The threads that nobody of us uses at the moment."""
+        self.busy: list[Pen] = []
+        """Those that a producer has."""
         self.rng = random.Random(seed)
         self.archived: set[int] = set()
         self._secrets = 0
@@ -73,13 +75,16 @@ class _Life:
             if pen is None and len(self.idle) >= _THREADS_MAX:
                 await asyncio.sleep(0.01)
                 continue
-            if pen is None:
-                pen = await self.session.create()
-            else:
+            if pen is not None:
+                self.busy.append(pen)
                 await self.session.open(pen)
+            else:
+                pen = await self.session.create()
+                self.busy.append(pen)
             for _ in range(self.rng.randint(1, 6)):
                 await self._record(pen)
             await self.session.close(pen)
+            self.busy.remove(pen)
             self.idle.append(pen)
 
     async def _record(self, pen: Pen) -> None:
@@ -161,18 +166,21 @@ class _Life:
         await self.session.list()
 
     async def prune(self) -> None:
-        """All but some threads go, and what is nobody's. Those that are written stay."""
+        """All but some threads go, and what is nobody's. Those that are written then stay; but a producer may
+        close one of its own just before.
+        """
         idle, self.idle = self.idle, []
         self.session.mark("begin", operation="prune", key=None)
-        for pen in idle:
+        written = [pen for pen in self.busy if pen.thread_id]
+        for pen in (*idle, *written):
             self.session.mark("begin", operation="delete", key=pen.key)
         gone = await asyncio.to_thread(_prune, self.session)
-        for pen in idle if gone is not None else ():
+        for pen in (*idle, *written) if gone is not None else ():
             if pen.thread_id in gone:
                 self.session.mark("done", operation="delete", key=pen.key)
             else:
                 self.session.mark("spared", key=pen.key)
-                self.idle.append(pen)
+        self.idle += [pen for pen in idle if gone is not None and pen.thread_id not in gone]
         self.session.mark("done", operation="prune", key=None)
 
 
