@@ -45,7 +45,8 @@ _MORE: tuple[tuple[Any, str], ...] = (
     (subprocess.Popen, "wait"),
 )
 
-_SERVICE = os.path.join("rollout", "service.py")
+_SERVICE = tuple(os.path.join("rollout", name) for name in ("service.py", "timers.py", "writer.py"))
+"""What runs on the loop of a service only, whatever thread that has: a test may turn it by itself."""
 
 _QUICK = frozenset({"os.getcwd", "os.path.abspath"})
 """No disk is asked: the system knows the working folder."""
@@ -91,8 +92,8 @@ class Hygiene:
         if frame is None:
             return
         module = os.path.relpath(frame.f_code.co_filename, _ROOT)
-        if module == _SERVICE:
-            return  # whatever its thread is called: a test's may be another one
+        if module in _SERVICE:
+            return
         place = f"{module} {frame.f_code.co_name}"
         if _promises(frame, module) and module not in EXCEPTIONS and place not in EXCEPTIONS:
             stack = "".join(traceback.format_stack(sys._getframe(3), limit=12))
