@@ -8,9 +8,15 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from benches.faults import LONG, fault_runs
 from benches.report import Row, machine_row, print_rows
 
-BENCHES = ("writer", "codec", "read", "start", "store", "fork", "resume", "redact", "search", "list")
+BENCHES = (
+    *("writer", "codec", "read", "start", "store", "fork", "resume", "redact", "search", "list"),
+    "faults",
+)
+
+_RELIABILITY = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -31,6 +37,13 @@ def parse_arguments() -> argparse.Namespace:
         help="fork: also on one that shares blocks, mounted for it (root)",
     )
     parser.add_argument(
+        "--only",
+        choices=LONG,
+        action="append",
+        metavar="NAME",
+        help=f"faults: of {', '.join(LONG)}",
+    )
+    parser.add_argument(
         "--dir", type=Path, default=Path(tempfile.gettempdir()), help="where the files are written"
     )
     return parser.parse_args()
@@ -45,6 +58,14 @@ async def parts_of(options: argparse.Namespace) -> AsyncIterator[list[Row]]:
         sizes = Sizes.quick() if options.quick else Sizes()
         async for rows in writer_rows(options.dir, rounds=rounds, sizes=sizes, big=options.big):
             yield rows
+    elif options.bench == "faults":
+        failed = 0
+        for told in fault_runs(options.only, quick=options.quick, document=_RELIABILITY):
+            names = ("command", "runs", "unit", "seconds")
+            yield [{**{name: told[name] for name in names}, "failures": len(told["failures"])}]
+            failed += len(told["failures"])
+        if failed:
+            raise SystemExit(f"{failed} failures; the commands that repeat them stand above")
     elif options.bench == "fork":
         from benches.fork import fork_rows, image_rows
 

@@ -112,7 +112,8 @@ class BlobFolder:
         self._calls.sync_folder(self.path)
 
     def _make(self) -> None:
-        make_folders(self._calls, Path(self.path))
+        folder = Path(self.path)
+        make_folders(self._calls, folder, below=folder.parent)
         if not stat.S_ISDIR(os.lstat(self.path).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "it is a link or a file", self.path)
 

@@ -142,7 +142,7 @@ def write_journal(
     at_ms = now_ms()
     name = f"{prefix}{at_ms}-{secrets.token_hex(4)}{_SUFFIX}"
     temporary, final = os.path.join(folder, f".{name}.tmp"), os.path.join(folder, name)
-    make_folders(calls, folder)
+    make_folders(calls, folder, below=find_home(rollout_path))
     descriptor = calls.open_new(temporary)
     try:
         view = memoryview(_encode(at_ms, derived, files))

@@ -193,7 +193,7 @@ def _set_aside(
     calls: FileCalls, folder: Path, own: list[Path], name: str, fill: Callable[[int], None]
 ) -> Path:
     """Write a file under a temporary name, sync it, give it its name, sync the folder."""
-    make_folders(calls, folder)
+    make_folders(calls, folder, below=own[0].parent if own else None)
     for each in own:
         _require_own(each)
     temporary, final = folder / f".{name}.tmp", folder / name
@@ -220,18 +220,25 @@ def _write_all(calls: FileCalls, descriptor: int, data: Piece) -> None:
         view = view[written:]
 
 
-def make_folders(calls: FileCalls, folder: Path) -> None:
-    """Make the folder and those above it: private, and on stable storage."""
-    missing = []
-    while not os.path.lexists(folder):
-        missing.append(folder)
-        folder = folder.parent
+def make_folders(calls: FileCalls, folder: Path, *, below: Path | None = None) -> None:
+    """Make the folder and those above it: private, and on stable storage.
+
+    `below`: those under it are brought to stable storage also if they are there already. Whoever made them
+    may have died before that, or was refused it; nobody else would ever do it.
+    """
+    missing, above = [], folder
+    while not os.path.lexists(above):
+        missing.append(above)
+        above = above.parent
     for each in reversed(missing):
         try:
             calls.make_folder(os.fspath(each))
         except FileExistsError:
-            continue  # another process was quicker
+            pass  # another process was quicker, and has perhaps not synced it yet
         calls.sync_folder(os.fspath(each.parent))
+    if below is not None and above != below and below in above.parents:
+        for each in (above, *above.parents[: above.parents.index(below)]):
+            calls.sync_folder(os.fspath(each.parent))
 
 
 def _require_own(folder: Path) -> None:

@@ -15,6 +15,7 @@ from typing import BinaryIO, NoReturn
 
 from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
 from rollout.courtesy import Courtesy
+from rollout.syscalls import drop
 
 __all__ = ["ByteSource", "RolloutSource", "is_compressed", "open_source", "raise_unreadable", "status_of"]
 
@@ -112,7 +113,7 @@ class ByteSource:
         """Close what `open_source` opened itself; may be called again."""
         if self._owned and self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
+            drop(descriptor, self.name)
 
     def __del__(self) -> None:
         self.close()  # a reader that was never iterated
@@ -158,7 +159,7 @@ def _open_path(path: str) -> ByteSource:
         if stat.S_ISDIR(mode):
             raise NotARollout(path=path, reason="it is a folder", hint="Give one of the files in it")
     except BaseException:
-        os.close(descriptor)
+        drop(descriptor, path)
         raise
     return ByteSource(path, descriptor=descriptor, owned=True, seekable=stat.S_ISREG(mode))
 

@@ -82,9 +82,11 @@ class StagedFile:
             self._calls.rename(self.temporary, self.path)
 
     def settle(self) -> None:
-        """Take the temporary name away after `publish`, and bring the new one to stable storage."""
+        """Take the temporary name away after `publish`, as far as the system lets it, and bring the new
+        one to stable storage.
+        """
         if not self._placeholder:
-            self._calls.unlink(self.temporary)
+            remove_file(self.temporary, self._calls)
         for folder in folders_up_to_home(self.path):
             self._calls.sync_folder(folder)
 
@@ -116,8 +118,15 @@ class StagedFile:
     def discard(self) -> None:
         """Leave nothing behind: not the temporary name, nor the file, but for one that replaced another."""
         remove_file(self.temporary, self._calls)
-        if not self._has_replaced and (self._placeholder or self.stands_at_path()):
+        if not self._has_replaced and (self._placeholder or self._seems_to_stand_there()):
             remove_file(self.path, self._calls)
+
+    def _seems_to_stand_there(self) -> bool:
+        try:
+            return self.stands_at_path()
+        except OSError as error:
+            _log.warning("%s: whether it was made can't be told: %s", self.path, error)
+            return False
 
     def stands_at_path(self) -> bool:
         """Whether the path means this file."""

@@ -15,7 +15,7 @@ import sys
 if sys.platform == "darwin":
     import fcntl
 
-__all__ = ["FILE_MODE", "FOLDER_MODE", "FileCalls", "let_go"]
+__all__ = ["FILE_MODE", "FOLDER_MODE", "FileCalls", "drop", "let_go"]
 
 _log = logging.getLogger("rollout.writer")
 
@@ -91,7 +91,7 @@ class FileCalls:
         try:
             os.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            drop(descriptor, path)
 
     def make_folder(self, path: str) -> None:
         """Make one folder, mode 0700 whatever the umask. EEXIST if it is there."""
@@ -140,3 +140,11 @@ def let_go(calls: FileCalls, descriptor: int, path: str) -> None:
         calls.close(descriptor)
     except OSError as error:
         _log.info("%s: closing it was reported as failed: %s", path, error)
+
+
+def drop(descriptor: int, path: str | os.PathLike[str]) -> None:
+    """As `let_go`, of what was only read, synced or held for its lock."""
+    try:
+        os.close(descriptor)
+    except OSError as error:
+        _log.info("%s: closing it was reported as failed: %s", os.fspath(path), error)

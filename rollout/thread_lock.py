@@ -18,6 +18,7 @@ from protocol.ids import ThreadId
 from rollout.file_lock import find_holder, lock_rollout
 from rollout.kept import find_home
 from rollout.paths import RolloutName
+from rollout.syscalls import drop
 
 __all__ = ["find_writer", "hold_thread_lock", "refuse_active_writer", "thread_lock_path"]
 
@@ -50,7 +51,7 @@ def hold_thread_lock(rollout_path: str | os.PathLike[str], thread_id: str | None
         yield
     finally:
         if descriptor >= 0:
-            os.close(descriptor)
+            drop(descriptor, rollout_path)
 
 
 def _hold(path: Path, rollout_path: str, thread_id: str | None) -> int:
@@ -61,9 +62,9 @@ def _hold(path: Path, rollout_path: str, thread_id: str | None) -> int:
             if _stands_at(path, descriptor):
                 return descriptor
         except BaseException:
-            os.close(descriptor)
+            drop(descriptor, path)
             raise
-        os.close(descriptor)  # its writer has just let go of it and removed it
+        drop(descriptor, path)  # its writer has just let go of it and removed it
     return -1
 
 
@@ -83,7 +84,7 @@ def find_writer(rollout_path: str | os.PathLike[str], thread_id: str | None = No
         try:
             holder = find_holder(descriptor)
         finally:
-            os.close(descriptor)
+            drop(descriptor, rollout_path)
         if holder.pid is not None:
             return holder
     return None

@@ -25,10 +25,13 @@ from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
 
-__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
+__all__ = ["FRAGMENT_MIN", "LOOKS_MAX", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
+
+LOOKS_MAX = 3
+"""So often a home is looked through whose names change meanwhile."""
 
 _DEPTH_MAX = 6
 """Folders below `sessions/` that are looked into: Codex makes three levels."""
@@ -45,6 +48,13 @@ class StoredRollout(NamedTuple):
     path: Path
     name: RolloutName
     archived: bool
+
+
+class _Folder(NamedTuple):
+    """One folder as it was listed: its rollouts, and the names of the folders in it."""
+
+    changed_ns: int | None
+    entries: list[StoredRollout | str]
 
 
 class Home:
@@ -99,17 +109,29 @@ class Home:
         Raises:
             RolloutUnreadable: the home itself is there and can't be listed.
         """
-        self.passed_over = []
         self.require_listable()
         doomed = DoomedFiles(self.path)
-        for each in self._walk_all(archived=archived):
+        for each in self._look_until_still(archived=archived):
             if each.path not in doomed:
                 yield each
 
-    def _walk_all(self, *, archived: bool) -> Iterator[StoredRollout]:
-        yield from self._walk(self.path / SESSIONS_FOLDER, archived=False, depth=_DEPTH_MAX)
+    def _look_until_still(self, *, archived: bool) -> list[StoredRollout]:
+        """A file that gets another name meanwhile (archived, expanded) may be seen under neither: as long as
+        names change it is looked again, a few times.
+        """
+        found: list[StoredRollout] = []
+        seen: dict[Path, _Folder] = {}
+        for _ in range(LOOKS_MAX):
+            self.passed_over = []
+            found = list(self._walk_all(seen, archived=archived))
+            if all(_changed_ns(path) == folder.changed_ns for path, folder in seen.items()):
+                break
+        return found
+
+    def _walk_all(self, seen: dict[Path, _Folder], *, archived: bool) -> Iterator[StoredRollout]:
+        yield from self._walk(self.path / SESSIONS_FOLDER, seen, archived=False, depth=_DEPTH_MAX)
         if archived:
-            yield from self._walk(self.path / ARCHIVED_FOLDER, archived=True, depth=0)
+            yield from self._walk(self.path / ARCHIVED_FOLDER, seen, archived=True, depth=0)
 
     def require_listable(self) -> None:
         """Make sure that the home, if it is there, is a folder.
@@ -125,27 +147,47 @@ class Home:
         except OSError as error:
             raise RolloutUnreadable(path=self.path, cause=error, operation="list") from error
 
-    def _walk(self, folder: Path, *, archived: bool, depth: int) -> Iterator[StoredRollout]:
+    def _walk(
+        self, path: Path, seen: dict[Path, _Folder], *, archived: bool, depth: int
+    ) -> Iterator[StoredRollout]:
+        """`seen`: the folders as they were listed before; those that haven't changed aren't listed again."""
+        changed_ns, folder = _changed_ns(path), seen.get(path)
+        if folder is None or folder.changed_ns != changed_ns:
+            entries = self._list(path, archived=archived)
+            if entries is None:
+                return
+            folder = seen[path] = _Folder(changed_ns, entries)
+        for each in folder.entries:
+            if isinstance(each, StoredRollout):
+                yield each
+            elif depth > 0:
+                yield from self._walk(path / each, seen, archived=archived, depth=depth - 1)
+
+    def _list(self, path: Path, *, archived: bool) -> list[StoredRollout | str] | None:
+        """The rollouts in a folder, and the names of the folders in it, the newest name first; None: it can't
+        be listed.
+        """
         try:
-            with os.scandir(folder) as listing:
+            with os.scandir(path) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
         except FileNotFoundError:
-            return
+            return []
         except OSError as error:
-            self.passed_over.append(RolloutUnreadable(path=folder, cause=error, operation="list"))
-            return
+            self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="list"))
+            return None
         names = {entry.name for entry in entries}
+        found: list[StoredRollout | str] = []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    yield from self._walk(folder / entry.name, archived=archived, depth=depth - 1)
+                found.append(entry.name)
                 continue
             name = RolloutName.match(entry.name)
             if name is None or not entry.is_file(follow_symlinks=False):
                 continue
             if name.compressed and entry.name.removesuffix(".zst") in names:
                 continue
-            yield StoredRollout(folder / entry.name, name, archived)
+            found.append(StoredRollout(path / entry.name, name, archived))
+        return found
 
     def current_rollouts(self, *, archived: bool = True) -> dict[ThreadId, StoredRollout]:
         """The rollout that each thread goes on in, newest thread first.
@@ -238,3 +280,11 @@ def looks_like_path(text: str) -> bool:
 def rollout_rank(found: StoredRollout) -> tuple[bool, str, bool]:
     """Of several files of one thread the greatest is the one that it goes on in."""
     return (not found.archived, found.name.rollout_id or "", not found.name.compressed)
+
+
+def _changed_ns(folder: Path) -> int | None:
+    """When a name in it changed last; None: it isn't there, or can't be looked at."""
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:  # who lists it is told
+        return None

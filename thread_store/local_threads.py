@@ -10,7 +10,7 @@ calls it in threads of its own; the command line calls it as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +40,8 @@ from rollout.head import require_rollout
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.redaction import Redaction
 from rollout.service import Service
+from rollout.staged_file import remove_file
+from rollout.syscalls import FileCalls
 from thread_store.chain.fork_point import ForkPoint
 from thread_store.chain.history import ThreadHistory, read_history
 from thread_store.chain.lineage import Lineage
@@ -200,6 +202,17 @@ class LocalThreads:
         """The thread of this id, if it is open here and its writer still owns it."""
         return self._threads.find_writing(thread_id)
 
+    def _open_made(
+        self, paths: Sequence[str], lock: WriterLock, on_close: _Release, config: RecorderConfig
+    ) -> _Made:
+        """Open the first of the rollouts that were just made. Where that fails none of them stays."""
+        try:
+            return self._open_core(paths[0], lock, on_close, config)
+        except BaseException:
+            for path in reversed(paths):
+                remove_file(path, FileCalls())
+            raise
+
     def _open_core(
         self,
         path: str | os.PathLike[str],
@@ -274,9 +287,9 @@ class LocalThreads:
         def make(lock: WriterLock, on_close: _Release) -> _Made:
             if with_subagents:
                 coordination = self.locks.coordinated()
-                forked = fork_tree(
+                made = fork_tree(
                     source, home=self.home, thread_id=child, point=at, mode=mode, coordination=coordination
-                )[0]
+                )
             else:
                 forked = make_fork(
                     path,
@@ -288,7 +301,8 @@ class LocalThreads:
                     coordination=self.locks.coordinated(),
                     progress=progress,
                 )
-            return self._open_core(forked.path, lock, on_close, config)
+                made = [forked]
+            return self._open_made([each.path for each in made], lock, on_close, config)
 
         return self._hold(lambda: self.locks.acquire(child), make)
 
@@ -319,7 +333,7 @@ class LocalThreads:
             if read_meta(path).history_mode == "paginated":
                 coordination = self.locks.coordinated()
                 reverted = make_revert(path, home=self.home, point=point, coordination=coordination)
-                return self._open_core(reverted.path, lock, on_close, config)
+                return self._open_made([reverted.path], lock, on_close, config)
             turns = turns_to_drop(Lineage.resolve(path, self.home), point)
             made = self._open_core(path, lock, on_close, config)
             made.core.pending.append(EventMsg.thread_rolled_back(turns))

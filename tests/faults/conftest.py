@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ANYWHERE = {"test_kill.py", "test_disk_model.py", "test_fuzz.py", "test_lock_fight.py", "test_prefixes.py"}
+ANYWHERE = {
+    *("test_kill.py", "test_disk_model.py", "test_fuzz.py", "test_lock_fight.py", "test_prefixes.py"),
+    "test_reliability.py",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

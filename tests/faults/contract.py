@@ -21,21 +21,26 @@ from pathlib import Path
 from protocol.errors import RolloutError
 from rollout.repair import RepairReport, repair_rollout
 from tests.faults.disk_model import DiskModel, State
+from tests.faults.materialise import materialise
 from tests.faults.numbered import Contents, look_at
 from tests.faults.promises import Promises
 from tests.faults.restart import RESTART_NUMBER, read_back, run_restart
 from tests.faults.runner import Outcome, fast_folder
-from tests.faults.workloads import REPLAYED_ITEMS, REPLAYS, ROLLOUT
+from tests.faults.workloads import REPLAYED_ITEMS, REPLAYS, ROLLOUT, rollout_in
 
-__all__ = ["check_crash_restart", "check_crash_state", "check_run", "materialise", "promises_at_start"]
+__all__ = ["check_crash_restart", "check_crash_state", "check_ending", "check_run", "promises_at_start"]
 
 
-def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
-    """All that can be said of one run: the promises while it ran, what it left, the restart on that."""
+def check_ending(outcome: Outcome) -> None:
+    """It ended by itself, or was killed as planned, and met no bug."""
     assert not outcome.hung, f"it hung\n{outcome.errors}"
     assert outcome.code in (0, -9), f"it ended with code {outcome.code}\n{outcome.errors}"
     assert "this is a bug" not in outcome.errors, outcome.errors
     assert not outcome.killed or any(fault.kills for fault in outcome.faults), f"killed\n{outcome.errors}"
+
+
+def check_run(outcome: Outcome, loop: asyncio.Runner) -> None:
+    """All that can be said of one run: the promises while it ran, what it left, the restart on that."""
     promises, model = _follow(outcome)
     assert promises.ended or outcome.killed, f"it ended early\n{outcome.errors}"
     assert not promises.refused, f"(f) record() raised for I/O: {promises.errors}"
@@ -181,17 +186,6 @@ def _check_restart(outcome: Outcome, promises: Promises, loop: asyncio.Runner) -
 # After a power cut
 
 
-def materialise(state: State, root: Path) -> Path:
-    """Put a state on a real disk; returns the rollout's path."""
-    for name in sorted(state, key=lambda each: each.count("/")):
-        content, path = state[name], root / name
-        if content is None:
-            path.mkdir()
-        else:
-            path.write_bytes(content)
-    return root / ROLLOUT
-
-
 def check_crash_state(state: State, promises: Promises) -> None:
     """What the bytes themselves must hold, before anything restarts."""
     if promises.unwritten is None:
@@ -206,7 +200,8 @@ def check_crash_restart(
     `least`: that many items were there or set aside from the start, so a repair gives all of them.
     """
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
-        path = materialise(state, Path(folder))
+        materialise(state, Path(folder))
+        path = rollout_in(folder)
         whole = promises.accepted if promises.keeps_below(os.fspath(root)) else least
         if whole:
             _replay_after_crash(path, whole)

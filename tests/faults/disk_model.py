@@ -9,7 +9,8 @@ The rules, each taken at its harshest:
 * A sync that succeeds covers what was written before it began. After one that failed the sectors
   count as clean, though they may be lost: no later sync brings them out, unless they are written again.
 * A name (made, linked, renamed, removed) is on the disk when its folder was synced; until then the
-  changes of a folder reach it in their order, of two folders independently.
+  changes of a folder reach it in their order, of two folders independently. But what was renamed from one
+  folder into another is never gone from both: journals make that one step, though both may have it.
 * What was cut off does not come back together with a later size.
 
 With `names_follow` one rule is milder, as in ext4, xfs and btrfs: the sync of a file brings its name
@@ -24,6 +25,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.faults.shim import Call
 
@@ -180,6 +182,15 @@ class _Folder:
         return self.versions[-1]
 
 
+class _Move(NamedTuple):
+    """A rename from one folder into another: the versions of their entries that it made."""
+
+    old: str
+    left: int
+    new: str
+    came: int
+
+
 class DiskModel:
     """The tree below one folder. Feed it the calls of a log, one after the other."""
 
@@ -189,6 +200,7 @@ class DiskModel:
         self._folders: dict[str, _Folder] = {"": _Folder()}
         self._files: dict[int, _File] = {}
         self._syncs: dict[tuple[str, int, int], tuple[int, frozenset[int]] | int] = {}
+        self._moves: list[_Move] = []
 
     @classmethod
     def of_folder(cls, root: Path) -> DiskModel:
@@ -235,7 +247,7 @@ class DiskModel:
         if call.data:
             self._files[call.inode].write(call.offset, call.data)
 
-    _apply_pwrite = _apply_write
+    _apply_pwrite = _apply_copy_file_range = _apply_sendfile = _apply_write
 
     def _apply_ftruncate(self, call: Call) -> None:
         self._files[call.inode].cut(call.size)
@@ -251,9 +263,12 @@ class DiskModel:
     def _apply_rename(self, call: Call) -> None:
         entries, name = self._entries(call.path)
         moved = entries.pop(name)
+        old_folder = self._relative(call.path).rpartition("/")[0]
         folder, _, new_name = self._relative(call.second_path).rpartition("/")
-        if folder != self._relative(call.path).rpartition("/")[0]:
+        if folder != old_folder:
             entries = self._folders[folder].change()
+            left, came = len(self._folders[old_folder].versions) - 1, len(self._folders[folder].versions) - 1
+            self._moves.append(_Move(old_folder, left, folder, came))
         entries[new_name] = moved
 
     def _apply_mkdir(self, call: Call) -> None:
@@ -272,6 +287,7 @@ class DiskModel:
                 covered = self._syncs.pop(key)
                 assert isinstance(covered, int)
                 folder.synced = max(folder.synced, covered)
+                self._settle_moves()
         elif file is not None:
             if call.begins:
                 self._syncs[key] = file.begin_sync()
@@ -289,6 +305,13 @@ class DiskModel:
             path = path.rpartition("/")[0]
             folder = self._folders[path]
             folder.synced = len(folder.versions) - 1
+        self._settle_moves()
+
+    def _settle_moves(self) -> None:
+        """Where a name is gone for sure, the one that took its place is there for sure."""
+        for move in self._moves:
+            if self._folders[move.old].synced >= move.left:
+                self._folders[move.new].synced = max(self._folders[move.new].synced, move.came)
 
     # What is there
 
@@ -360,10 +383,14 @@ class DiskModel:
         return self._tree({}, content)
 
     def _some_names(self, rng: random.Random) -> dict[str, int]:
-        return {
+        chosen = {
             path: rng.randint(folder.synced, len(folder.versions) - 1)
             for path, folder in self._folders.items()
         }
+        for move in self._moves:
+            if chosen[move.old] >= move.left:
+                chosen[move.new] = max(chosen[move.new], move.came)
+        return chosen
 
     @staticmethod
     def _some_content(file: _File, rng: random.Random) -> bytes:

@@ -25,12 +25,12 @@ from pathlib import Path
 from tests.faults.numbered import PRODUCER, look_at, numbers_of
 from tests.faults.restart import read_back, run_restart
 
-__all__ = ["KillReport", "kill_many"]
+__all__ = ["PROJECT", "READY_SECONDS", "KillReport", "kill_many", "read_until"]
 
-_PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[2]
 _PRODUCERS = 3
 _KILLS_OF_A_FILE = 4
-_READY_SECONDS = 60.0
+READY_SECONDS = 60.0
 _MOMENTS = ("creation", "first", "any", "any", "big", "big", "itself", "itself")
 _DIES_AFTER = (1, 1, 2, 5, 20)
 """Acknowledgements after which it kills itself."""
@@ -89,7 +89,7 @@ def kill_many(runs: int, *, seed: int, parallel: int = 2) -> Iterator[KillReport
                 report.add(kills)
                 if failure is not None:
                     report.failures.append(
-                        (f"python -m tests.faults kill --runs {runs} --seed {seed}", failure)
+                        (f"python -m tests.faults kill --of rollout --runs {runs} --seed {seed}", failure)
                     )
                 yield report
     finally:
@@ -123,7 +123,7 @@ def _kill_one(file: _File, moment: str, rng: random.Random, seed: int) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=_PROJECT,
+        cwd=PROJECT,
         bufsize=0,
     )
     assert process.stdout is not None
@@ -139,20 +139,21 @@ def _kill_one(file: _File, moment: str, rng: random.Random, seed: int) -> None:
 
 def _let_live(descriptor: int, moment: str, rng: random.Random) -> bytes:
     """Wait for the moment; returns what the process said until then."""
-    told = _read_until(descriptor, b"ready\n", _READY_SECONDS)
+    told = read_until(descriptor, b"ready\n", READY_SECONDS)
     if moment == "creation":
-        return told + _read_until(descriptor, None, rng.uniform(0, 0.03))
+        return told + read_until(descriptor, None, rng.uniform(0, 0.03))
     if moment == "itself":
-        return told + _read_until(descriptor, None, _READY_SECONDS)
+        return told + read_until(descriptor, None, READY_SECONDS)
     if moment == "first":
-        return told + _read_until(descriptor, b"flush", _READY_SECONDS)
+        return told + read_until(descriptor, b"flush", READY_SECONDS)
     if moment == "big":
-        told += _read_until(descriptor, b"big", rng.uniform(0.3, 1.5))
-        return told + _read_until(descriptor, None, rng.uniform(0, 0.012))
-    return told + _read_until(descriptor, None, rng.uniform(0.01, 0.5))
+        told += read_until(descriptor, b"big", rng.uniform(0.3, 1.5))
+        return told + read_until(descriptor, None, rng.uniform(0, 0.012))
+    return told + read_until(descriptor, None, rng.uniform(0.01, 0.5))
 
 
-def _read_until(descriptor: int, word: bytes | None, seconds: float) -> bytes:
+def read_until(descriptor: int, word: bytes | None, seconds: float) -> bytes:
+    """What comes until a word does (None: none), or the end, or the time is over."""
     told, deadline = b"", time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0 and (word is None or word not in told):
         if select.select([descriptor], [], [], left)[0]:

@@ -26,17 +26,19 @@ from protocol.ids import ThreadId
 from tests.faults.lock_worker import NoFlock, prove_held
 from thread_store.locks import LockCalls, LocksBusy, LockState, ThreadLocks
 
-__all__ = ["KINDS", "FightReport", "fight"]
+__all__ = ["KINDS", "TAKER", "FightReport", "Hold", "check_history", "fight"]
 
 KINDS = ("flock", "lease")
 """By flock, and by leases as on a file system without it."""
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _GRACE_PASSED_SECONDS = 120.0
-_TAKER = "taker"
+TAKER = "taker"
 _TAKER_WAITS_SECONDS = 0.5
-_STOPS = 0.2
-"""Of all blows, so many stop the holder and take over; of the others half kill the holder, half anybody."""
+_TAKE_OVERS, _STOPS = 0.2, 0.3
+"""Of all blows, so many stop the holder and take over from it, and so many (less those) stop the holder, or
+somebody, for a while; of the others half kill the holder, half anybody."""
+_STOPPED_SECONDS_MAX = 0.6
 
 
 @dataclass(slots=True)
@@ -48,6 +50,8 @@ class FightReport:
     killed: int = 0
     killed_holding: int = 0
     """Killed while the lock was proved to be theirs, with nothing given back since."""
+    stopped: int = 0
+    """Stopped for a while, and not taken over from."""
     taken_over: int = 0
     fenced: int = 0
     """Holders that found out."""
@@ -57,7 +61,7 @@ class FightReport:
 
 
 @dataclass(slots=True)
-class _Hold:
+class Hold:
     """One acquisition: the first and last time at which it was proved to hold."""
 
     token: str
@@ -65,6 +69,8 @@ class _Hold:
     last: int
     log: str
     killed: bool = False
+    fenced: bool = False
+    """It ended because the lock was taken over."""
 
 
 class _Fight:
@@ -81,7 +87,9 @@ class _Fight:
         self.rng = random.Random(seed)
         self.report = FightReport()
         self._started = 0
-        self._log = os.open(self.logs / _TAKER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._stopped: dict[int, float] = {}
+        """When those that are stopped go on."""
+        self._log = os.open(self.logs / TAKER, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def start_one(self) -> None:
         self._started += 1
@@ -101,6 +109,7 @@ class _Fight:
 
     def kill(self, pid: int) -> None:
         process, name = self.workers.pop(pid)
+        self._stopped.pop(pid, None)
         if process.poll() is not None:
             said = self._error_path(name).read_text(errors="replace")
             self.report.failures.append(f"worker {name} ended by itself:\n{said}")
@@ -114,13 +123,28 @@ class _Fight:
         return next((pid for pid in seen if pid in self.workers), None)
 
     def strike(self) -> None:
+        self.let_go_on(time.monotonic())
         holder, blow = self.holder(), self.rng.random()
-        if holder is not None and blow < _STOPS:
+        if holder is not None and blow < _TAKE_OVERS:
             self.take_over_from(holder)
+        elif blow < _STOPS:
+            self.stop(holder or self.rng.choice(list(self.workers)))
         else:
             anybody = self.rng.choice(list(self.workers))
             self.kill(holder if holder is not None and blow < (1 + _STOPS) / 2 else anybody)
             self.start_one()
+
+    def stop(self, pid: int) -> None:
+        """For a while: whoever holds the lock holds it still, and nobody else comes by it."""
+        self.workers[pid][0].send_signal(signal.SIGSTOP)
+        self._stopped.setdefault(pid, time.monotonic() + self.rng.uniform(0, _STOPPED_SECONDS_MAX))
+        self.report.stopped += 1
+
+    def let_go_on(self, now: float) -> None:
+        """Those whose while is over."""
+        for pid in [pid for pid, until in self._stopped.items() if until <= now]:
+            del self._stopped[pid]
+            self.workers[pid][0].send_signal(signal.SIGCONT)
 
     def take_over_from(self, pid: int) -> None:
         process, _ = self.workers[pid]
@@ -130,6 +154,7 @@ class _Fight:
         except (ActiveWriter, LocksBusy):
             return  # it was stopped where it holds up everybody: with the coordination lock, or a claim
         finally:
+            self._stopped.pop(pid, None)
             process.send_signal(signal.SIGCONT)
         try:
             self.report.taken_over += old is not None
@@ -200,34 +225,44 @@ def _check_reclaimed(ring: _Fight) -> None:
 
 
 def _check_logs(ring: _Fight) -> None:
-    holds = [hold for log in sorted(ring.logs.iterdir()) for hold in _read_log(log, ring.report)]
-    holds.sort(key=lambda hold: hold.first)
-    ring.report.acquisitions = len(holds)
+    check_history([_read_log(log, ring.report) for log in sorted(ring.logs.iterdir())], ring.report)
+
+
+def check_history(logs: list[list[Hold]], report: FightReport) -> None:
+    """Put the holds of all processes into one order. Two that overlap are a failure; so is one that was
+    ended by somebody who used no force.
+    """
+    holds = sorted((hold for log in logs for hold in log), key=lambda hold: hold.first)
+    report.acquisitions = len(holds)
     for before, after in pairwise(holds):
         if after.first <= before.last:
-            ring.report.failures.append(f"two held at once: {before} and {after}")
+            report.failures.append(f"two held at once: {before} and {after}")
             after.last = max(before.last, after.last)
+        if before.fenced and after.log != TAKER:
+            report.failures.append(f"taken over without force: {before}, then {after}")
         if before.killed:
-            ring.report.killed_holding += 1
+            report.killed_holding += 1
             gap_ms = (after.first - before.last) / 1e6
-            ring.report.longest_gap_ms = max(ring.report.longest_gap_ms, gap_ms)
+            report.longest_gap_ms = max(report.longest_gap_ms, gap_ms)
 
 
-def _read_log(log: Path, report: FightReport) -> list[_Hold]:
-    holds: dict[str, _Hold] = {}
+def _read_log(log: Path, report: FightReport) -> list[Hold]:
+    holds: dict[str, Hold] = {}
     last = ""
     for line in log.read_text().splitlines():
         last, _, rest = line.partition(" ")
         if last == "held":
             at, token = rest.split()
-            holds.setdefault(token, _Hold(token, int(at), int(at), log.name)).last = int(at)
+            holds.setdefault(token, Hold(token, int(at), int(at), log.name)).last = int(at)
         elif last == "refused":
             report.refusals += int(rest)
         elif last == "fenced":
             report.fenced += 1
+            if rest in holds:
+                holds[rest].fenced = True
         else:
             report.failures.append(f"worker {log.name}: {line}")
     found = list(holds.values())
-    if found and last == "held" and log.name != _TAKER:
+    if found and last == "held" and log.name != TAKER:
         found[-1].killed = True  # they all end so
     return found

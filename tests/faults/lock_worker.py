@@ -17,6 +17,7 @@ import sys
 import time
 
 from protocol.errors import ActiveWriter, WriterFenced
+from tests.faults import mutants
 from thread_store.locks import LockCalls, ThreadLocks, WriterLock
 
 __all__ = ["NoFlock", "prove_held"]
@@ -86,4 +87,5 @@ def _main(home: str, thread_id: str, log_path: str, kind: str, seed: str) -> Non
 
 
 if __name__ == "__main__":
+    mutants.plant_from_environment()
     _main(*sys.argv[1:])

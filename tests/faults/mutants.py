@@ -6,6 +6,7 @@ harnesses look there. Each plant is what a hurried change could really bring.
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
 import time
@@ -21,13 +22,14 @@ from rollout.salvage import Salvage, Salvaged
 from rollout.syscalls import FileCalls
 from rollout.unwritten import Unwritten
 
-__all__ = ["MUTANTS", "VARIABLE", "plant_from_environment"]
+__all__ = ["MUTANTS", "VARIABLE", "plant_from_environment", "planted", "replace"]
 
 VARIABLE = "ROLLOUT_FAULTS_MUTANT"
 MUTANTS: dict[str, Callable[[], None]] = {}
 
 
-def _mutant(plant: Callable[[], None]) -> Callable[[], None]:
+def planted(plant: Callable[[], None]) -> Callable[[], None]:
+    """Put a plant into the table, by its name."""
     MUTANTS[plant.__name__.removeprefix("_")] = plant
     return plant
 
@@ -36,14 +38,17 @@ def plant_from_environment() -> None:
     """Plant what the environment names; usually nothing."""
     name = os.environ.get(VARIABLE)
     if name:
+        if name not in MUTANTS:
+            importlib.import_module("tests.faults.store_mutants")  # they stand in the same table
         MUTANTS[name]()
 
 
-def _replace(owner: Any, name: str, function: Callable[..., Any]) -> None:
+def replace(owner: Any, name: str, function: Callable[..., Any]) -> None:
+    """Put a function in the place of one of the product."""
     setattr(owner, name, function)
 
 
-@_mutant
+@planted
 def _acknowledged_before_sync() -> None:
     """A sync is said to be done when it is begun."""
     honest = FileSink.sync_job
@@ -57,10 +62,10 @@ def _acknowledged_before_sync() -> None:
 
         return threading.Thread(target=later, daemon=True).start
 
-    _replace(FileSink, "sync_job", sync_job)
+    replace(FileSink, "sync_job", sync_job)
 
 
-@_mutant
+@planted
 def _sync_error_ignored() -> None:
     """The error of fdatasync is dropped."""
     honest = FileCalls.datasync
@@ -71,16 +76,16 @@ def _sync_error_ignored() -> None:
         except OSError:
             return
 
-    _replace(FileCalls, "datasync", datasync)
+    replace(FileCalls, "datasync", datasync)
 
 
-@_mutant
+@planted
 def _sync_only_retried() -> None:
     """After a failed sync the next one is believed, without writing anything again."""
-    _replace(FileSink, "_pwrite_all", lambda *arguments: None)
+    replace(FileSink, "_pwrite_all", lambda *arguments: None)
 
 
-@_mutant
+@planted
 def _old_tail_not_written_again() -> None:
     """What another process left in the cache is taken for safe."""
     honest = FileSink.take
@@ -89,10 +94,10 @@ def _old_tail_not_written_again() -> None:
         honest(self, descriptor, torn_from=torn_from)
         self._suspect = None
 
-    _replace(FileSink, "take", take)
+    replace(FileSink, "take", take)
 
 
-@_mutant
+@planted
 def _short_count_ignored() -> None:
     """A write is taken for complete whatever it returned, and the end of the file for where it ends."""
 
@@ -101,10 +106,10 @@ def _short_count_ignored() -> None:
         chunk.handed = len(view)
         self.end_bytes = self._file.size()
 
-    _replace(FileSink, "_append_rest", append_rest)
+    replace(FileSink, "_append_rest", append_rest)
 
 
-@_mutant
+@planted
 def _batch_retried_whole() -> None:
     """After a short write all of it is written once more."""
 
@@ -113,10 +118,10 @@ def _batch_retried_whole() -> None:
             os.write(descriptor, data)
         return len(data)
 
-    _replace(FileCalls, "write", write)
+    replace(FileCalls, "write", write)
 
 
-@_mutant
+@planted
 def _batch_retried_after_error() -> None:
     """After an error everything that waits is written, whatever stands there already."""
 
@@ -126,10 +131,10 @@ def _batch_retried_after_error() -> None:
             backlog.requeue(backlog.waiting[0])
         self.epoch += 1
 
-    _replace(FileSink, "_settle", settle)
+    replace(FileSink, "_settle", settle)
 
 
-@_mutant
+@planted
 def _eagain_is_nothing() -> None:
     """EAGAIN is passed over, as it is where a raw write returns None and nobody looks."""
 
@@ -141,16 +146,16 @@ def _eagain_is_nothing() -> None:
         chunk.handed = len(view)
         self.end_bytes = self._file.size()
 
-    _replace(FileSink, "_append_rest", append_rest)
+    replace(FileSink, "_append_rest", append_rest)
 
 
-@_mutant
+@planted
 def _folder_not_synced() -> None:
     """The file is synced, its name is not."""
-    _replace(FileCalls, "sync_folder", lambda self, path: None)
+    replace(FileCalls, "sync_folder", lambda self, path: None)
 
 
-@_mutant
+@planted
 def _parents_not_synced() -> None:
     """The folder of the file is synced, the folders made above it are not."""
     honest = FileCalls.make_folder
@@ -165,34 +170,32 @@ def _parents_not_synced() -> None:
 
     made: set[str] = set()
     honest_sync = FileCalls.sync_folder
-    _replace(FileCalls, "make_folder", make_folder)
-    _replace(FileCalls, "sync_folder", sync_folder)
+    replace(FileCalls, "make_folder", make_folder)
+    replace(FileCalls, "sync_folder", sync_folder)
 
 
-@_mutant
+@planted
 def _torn_tail_not_mended() -> None:
     """A recorder appends behind half a line."""
     honest = FileSink.take
-    _replace(
-        FileSink, "take", lambda self, descriptor, *, torn_from: honest(self, descriptor, torn_from=None)
-    )
+    replace(FileSink, "take", lambda self, descriptor, *, torn_from: honest(self, descriptor, torn_from=None))
 
 
-@_mutant
+@planted
 def _torn_tail_thrown_away() -> None:
     """A torn tail is cut without being set aside."""
     from rollout import file_sink
 
-    _replace(file_sink, "keep_torn_tail", lambda *arguments, **named: None)
+    replace(file_sink, "keep_torn_tail", lambda *arguments, **named: None)
 
 
-@_mutant
+@planted
 def _broken_line_left() -> None:
     """When a write fails the file is left to end inside a line."""
-    _replace(FileSink, "_cut_broken_line", lambda self, chunk: None)
+    replace(FileSink, "_cut_broken_line", lambda self, chunk: None)
 
 
-@_mutant
+@planted
 def _flush_answered_at_once() -> None:
     """A flush returns whether the items were handed over or not."""
     honest = BarrierQueue.receive
@@ -205,10 +208,10 @@ def _flush_answered_at_once() -> None:
         answer_all(flushes)
         return closers
 
-    _replace(BarrierQueue, "receive", receive)
+    replace(BarrierQueue, "receive", receive)
 
 
-@_mutant
+@planted
 def _failure_not_told() -> None:
     """A barrier whose try failed returns as if all were well."""
 
@@ -216,10 +219,10 @@ def _failure_not_told() -> None:
         told = [each for each in self._waiting if each.goal is not Goal.ROOM]
         self.answer(told, 0)
 
-    _replace(BarrierQueue, "lose_chance", lose_chance)
+    replace(BarrierQueue, "lose_chance", lose_chance)
 
 
-@_mutant
+@planted
 def _unwritten_not_synced() -> None:
     """A file of unwritten items is named before it is on the disk."""
 
@@ -230,37 +233,37 @@ def _unwritten_not_synced() -> None:
         def sync_folder(self, path: str) -> None:
             """Nothing."""
 
-    _replace(kept, "FileCalls", Lazy)
+    replace(kept, "FileCalls", Lazy)
 
 
-@_mutant
+@planted
 def _unwritten_thrown_away() -> None:
     """What could not be written by the end is dropped."""
 
     async def run(self: Salvage, *, seconds_max: float) -> Salvaged:
         return Salvaged([], self._progress.pending_items, None)
 
-    _replace(Salvage, "run", run)
+    replace(Salvage, "run", run)
 
 
-@_mutant
+@planted
 def _replay_only_synced() -> None:
     """A replay that is tried again trusts the sync after one that failed."""
-    _replace(MendedFile, "write_again", lambda self, start: None)
+    replace(MendedFile, "write_again", lambda self, start: None)
 
 
-@_mutant
+@planted
 def _replay_without_looking() -> None:
     """A replay appends what was set aside, whatever stands there already."""
 
     def find_missing(unwritten: Unwritten, *_: Any, **__: Any) -> replay.Missing:
         return replay.Missing(unwritten.lines, 0)
 
-    _replace(repair, "find_missing", find_missing)
+    replace(repair, "find_missing", find_missing)
 
 
-@_mutant
+@planted
 def _path_not_checked() -> None:
     """Nobody looks whether the file at the path is still the one that is written."""
-    _replace(FileSink, "verify", lambda self: None)
-    _replace(FileSink, "_verify_synced", lambda self, *arguments: None)
+    replace(FileSink, "verify", lambda self: None)
+    replace(FileSink, "_verify_synced", lambda self, *arguments: None)

@@ -6,12 +6,13 @@ checksum, so a line that was merged, cut or repeated can't pass for a good one.
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from protocol.events import EventMsg
 from protocol.items import RolloutItem
@@ -21,6 +22,8 @@ __all__ = ["PRODUCER", "Contents", "look_at", "numbered_item", "numbers_in", "nu
 
 PRODUCER = 1_000_000
 """Item numbers of producer `p` begin at `p * PRODUCER`."""
+
+_SHORT_BYTES = 8192
 
 _LETTERS = 'abcdefghij klmnop"\\\n\té漢🜁'
 
@@ -55,6 +58,9 @@ class Contents:
     """Behind which offset an item's line is over."""
     ordinals: list[int] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
+    calls_begun: set[str] = field(default_factory=set)
+    calls_ended: set[str] = field(default_factory=set)
+    """Tool calls whose start, or output, stands there."""
     damaged: list[int] = field(default_factory=list)
     """Offsets of lines that end with a newline and are none."""
     tail: bytes = b""
@@ -73,23 +79,52 @@ def look_at(data: bytes) -> Contents:
     offset = 0
     *lines, found.tail = data.split(b"\n")
     for line in lines:
-        parsed = _parse(line)
-        if parsed is None:
+        seen = _see(line)
+        if seen is None:
             if line.strip(b" \t\r"):
                 found.damaged.append(offset)
         else:
-            number = _number_in(parsed)
-            if number is not None:
-                found.numbers.append(number)
-                found.ends[number] = offset + len(line) + 1
-            found.types.append(str(parsed.get("type")))
-            if isinstance(parsed.get("ordinal"), int):
-                found.ordinals.append(parsed["ordinal"])
+            if seen.number is not None:
+                found.numbers.append(seen.number)
+                found.ends[seen.number] = offset + len(line) + 1
+            if seen.call is not None:
+                (found.calls_begun if seen.type == "x_call" else found.calls_ended).add(seen.call)
+            found.types.append(seen.type)
+            if seen.ordinal is not None:
+                found.ordinals.append(seen.ordinal)
         offset += len(line) + 1
-    parsed = _parse(found.tail)
-    if parsed is not None:
-        found.tail_is_valid, found.tail_number = True, _number_in(parsed)
+    tail = _see(found.tail)
+    if tail is not None:
+        found.tail_is_valid, found.tail_number = True, tail.number
     return found
+
+
+class _Seen(NamedTuple):
+    """What counts of one line."""
+
+    type: str
+    ordinal: int | None
+    number: int | None
+    call: str | None
+    """Of which it tells that it was started, or what came out."""
+
+
+def _see(line: bytes) -> _Seen | None:
+    """None: it is no valid line. Lines are looked at again and again: at each state of their file."""
+    return _see_short(line) if len(line) <= _SHORT_BYTES else _see_any(line)
+
+
+def _see_any(line: bytes) -> _Seen | None:
+    parsed = _parse(line)
+    if parsed is None:
+        return None
+    ordinal = parsed.get("ordinal")
+    number = None if parsed.get("type") in _RETELLING else _number_in(parsed)
+    ordinal = ordinal if isinstance(ordinal, int) else None
+    return _Seen(str(parsed.get("type")), ordinal, number, _call_in(parsed))
+
+
+_see_short = functools.lru_cache(maxsize=20_000)(_see_any)
 
 
 def numbers_in(path: Path) -> list[int]:
@@ -115,10 +150,17 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def _call_in(line: dict[str, Any]) -> str | None:
+    payload = line.get("payload")
+    if not isinstance(payload, dict) or not isinstance(payload.get("call_id"), str):
+        return None
+    started = line.get("type") == "x_call" and payload.get("state") == "started"
+    returned = line.get("type") == "response_item" and payload.get("type") == "function_call_output"
+    return payload["call_id"] if started or returned else None
+
+
 def _number_in(line: dict[str, Any]) -> int | None:
     """The number of the item in a line; None for a line of another kind."""
-    if line.get("type") in _RETELLING:
-        return None
     for text in _texts(line.get("payload")):
         if text.startswith("#"):
             head, checksum, filler = text.split(" ", 2)

@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tests.faults.contract import check_crash_restart, check_crash_state, materialise, promises_at_start
 from tests.faults.disk_model import Loss, State
+from tests.faults.judging import Judge, judge_of
+from tests.faults.materialise import materialise
 from tests.faults.mutants import VARIABLE
-from tests.faults.promises import Promises
 from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import encode_plan
 from tests.faults.sweep import Job
-from tests.faults.workloads import REPLAYED_ITEMS, REPLAYS
 
 __all__ = ["PowerReport", "cut_power"]
 
@@ -56,15 +56,14 @@ class _Cut:
     point: int
     loss: Loss
     state: State
-    promises: Promises
-    root: Path
+    told: Any
 
 
 def cut_power(
     job: Job, runner: Runner, loop: asyncio.Runner, *, states: int, seed: int, report: PowerReport
 ) -> None:
     """Make a run, and cut its power until that gave `states` distinct states, or no new ones any more."""
-    outcome = runner.run(job.workload, job.plan)
+    outcome, judge = runner.run(job.workload, job.plan), judge_of(job.workload, loop)
     report.runs += 1
     seen: set[bytes] = set()
     rng = random.Random(zlib.crc32(f"{seed} {job.workload} {encode_plan(job.plan)}".encode()))
@@ -72,12 +71,12 @@ def cut_power(
     try:
         while before * 1.03 < len(seen) < states and per_point <= _AT_A_POINT_MAX:
             before = len(seen)
-            for cut in _cuts(outcome, rng, per_point, report):
-                key = _key(cut)
+            for cut in _cuts(outcome, judge, rng, per_point, report):
+                key = _key(cut, judge)
                 if key not in seen:
                     seen.add(key)
                     report.states[cut.loss] += 1
-                    _judge(cut, loop, job, seed, report)
+                    _judge(cut, outcome, judge, job, seed, report)
                 if len(seen) >= states or len(report.failures) > 20:
                     return
             per_point *= 3
@@ -85,37 +84,37 @@ def cut_power(
         outcome.remove()
 
 
-def _cuts(outcome: Outcome, rng: random.Random, per_point: int, report: PowerReport) -> Iterator[_Cut]:
+def _cuts(
+    outcome: Outcome, judge: Judge, rng: random.Random, per_point: int, report: PowerReport
+) -> Iterator[_Cut]:
     """The states at each point of the run where something is not on the disk yet, and after each promise."""
-    promises = promises_at_start(outcome)
+    told = judge.at_start(outcome)
     model = copy.deepcopy(outcome.before)
     for point, call in enumerate(outcome.calls):
         if call.name == "mark":
-            promises.take(call.data.decode())
+            judge.take(told, call.data.decode())
         elif not model.apply(call):
             continue
         report.points += 1
-        now = copy.copy(promises)
-        yield _Cut(point, Loss.PROCESS, model.volatile(), now, outcome.root)
+        now = judge.copied(told)
+        yield _Cut(point, Loss.PROCESS, model.volatile(), now)
         for loss, state in model.crash_states(rng, per_point):
-            yield _Cut(point, loss, state, now, outcome.root)
+            yield _Cut(point, loss, state, now)
 
 
-def _key(cut: _Cut) -> bytes:
+def _key(cut: _Cut, judge: Judge) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
-    promises = cut.promises
-    digest.update(f"{promises.synced} {promises.accepted} {promises.unwritten is None}".encode())
+    digest.update(judge.fingerprint(cut.told).encode())
     for path, content in sorted(cut.state.items()):
         digest.update(f"\0{path}\0".encode() + (b"" if content is None else hashlib.sha256(content).digest()))
     return digest.digest()
 
 
-def _judge(cut: _Cut, loop: asyncio.Runner, job: Job, seed: int, report: PowerReport) -> None:
+def _judge(cut: _Cut, outcome: Outcome, judge: Judge, job: Job, seed: int, report: PowerReport) -> None:
     try:
-        check_crash_state(cut.state, cut.promises)
+        judge.check_state(cut.state, cut.told)
         report.restarts += 1
-        least = REPLAYED_ITEMS if job.workload in REPLAYS else 0
-        check_crash_restart(cut.state, cut.promises, loop, root=cut.root, least=least)
+        judge.check_restart(cut.state, cut.told, outcome)
     except AssertionError as error:
         command = f"{job.command.replace(' sweep ', ' power ')} --seed {seed}"
         where = f"at point {cut.point}, {cut.loss}{_keep_state(cut)}"

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import tests.faults.store_mutants  # noqa: F401  # puts its plants into the table
 from tests.faults.mutants import VARIABLE
 
 __all__ = ["FAILED", "HARNESSES", "Verdict", "prove", "prove_quickly", "prove_with"]
@@ -23,6 +24,7 @@ HARNESSES: dict[str, tuple[str, ...]] = {
     "sweep": ("sweep", "--sample", "160", "--stop-at", "1", "--processes", "1"),
     "power": ("power", "--states", "150", "--faults", "12", "--stop-at", "1"),
     "kill": ("kill", "--runs", "40"),
+    "locks": ("locks", "--seconds", "5"),
     "disk": ("disk", "tmpfs_gets_space", "stays_full"),
     "soak": ("soak", "--seconds", "25", "--threads", "60"),
 }
@@ -46,6 +48,19 @@ _QUICKEST = {
     "torn_tail_thrown_away": ("sweep", "--workload", "torn"),
     "eagain_is_nothing": ("sweep", "--workload", "three", "--plan", "write,2,1,errno,11"),
     "short_count_ignored": ("sweep", "--workload", "three", "--plan", "write,2,1,short,-1"),
+    "archive_not_synced": ("sweep", "--workload", "store_kept", "--plan", ""),
+    "erased_without_journal": ("sweep", "--workload", "store_erased"),
+    "flock_not_taken": ("locks", "--kind", "flock", "--seconds", "8"),
+    "folders_synced_once": ("sweep", "--workload", "store_kept", "--plan", "open,4,1,errno,28"),
+    "fork_left_behind": ("sweep", "--workload", "store_forked", "--plan", "fstat,34,0,errno,5"),
+    "fork_not_settled": ("sweep", "--workload", "store_forked", "--plan", ""),
+    "home_not_synced": ("sweep", "--workload", "store_recorded", "--plan", ""),
+    "lease_of_the_living_taken": ("locks", "--kind", "lease", "--seconds", "8"),
+    "original_removed_first": ("sweep", "--workload", "store_kept", "--plan", "link,1,1,kill_before,0"),
+    "path_of_lock_not_checked": ("locks", "--kind", "flock", "--seconds", "8"),
+    "removed_without_journal": ("power", "--workload", "store_kept", "--states", "400"),
+    "staged_not_synced": ("sweep", "--workload", "store_forked", "--plan", ""),
+    "tool_runs_unrecorded": ("sweep", "--workload", "store_recorded", "--plan", ""),
     "unwritten_not_synced": ("power", "--workload", "five", "--plan", "lstat,6,0,errno,5"),
 }
 """What finds it in a second or two; by default a sweep of the workload `three`."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from tests.faults.disk_model import DiskModel
 from tests.faults.shim import FOREVER, Action, Call, Fault, build_shim, decode_log, encode_plan
+from tests.faults.store_workloads import STORE_WORKLOADS, prepare_home
 from tests.faults.workloads import NAMES_FOLLOW, PREPARE, rollout_in
 
 __all__ = ["Outcome", "Runner", "fast_folder"]
@@ -106,6 +107,8 @@ class Runner:
             (folder / name).mkdir(parents=True)
         if workload in PREPARE:
             PREPARE[workload](folder / "root")
+        elif workload in STORE_WORKLOADS:
+            prepare_home(workload, folder / "root")
         before = DiskModel.of_folder(folder / "root")
         before.names_follow = workload in NAMES_FOLLOW
         answer = self._ask(

@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -33,10 +34,10 @@
 _Static_assert(sizeof(off_t) == 8, "offsets have 64 bits here, whatever the call is named");
 
 enum { MARK, OPEN, WRITE, PWRITE, PREAD, FDATASYNC, FSYNC, FTRUNCATE, LINK, UNLINK, RENAME, MKDIR, FSTAT, LSTAT,
-       FLOCK, CALLS };
+       FLOCK, COPY_FILE_RANGE, SENDFILE, READ, CLOSE, CALLS };
 static const char *const names[CALLS] = {"mark",   "open",      "write",  "pwrite", "pread",  "fdatasync", "fsync",
                                          "ftruncate", "link", "unlink", "rename", "mkdir", "fstat", "lstat",
-                                         "flock"};
+                                         "flock", "copy_file_range", "sendfile", "read", "close"};
 
 enum { NONE, ERRNO, AFTER, SHORT, KILL_BEFORE, KILL_AFTER, DELAY };
 static const char *const actions[] = {"none", "errno", "after", "short", "kill_before", "kill_after", "delay"};
@@ -97,7 +98,7 @@ static void parse_plan(const char *plan)
         struct fault *fault = &faults[fault_count];
         if (!*one) continue;
         if (fault_count == FAULTS_MAX ||
-            sscanf(one, "%31[a-z],%ld,%ld,%31[a-z_],%ld", call, &fault->nth, &fault->count, action,
+            sscanf(one, "%31[a-z_],%ld,%ld,%31[a-z_],%ld", call, &fault->nth, &fault->count, action,
                    &fault->argument) != 5) {
             fprintf(stderr, "fault shim: can't read the fault %s\n", one);
             abort();
@@ -392,6 +393,95 @@ static ssize_t do_pread(int fd, void *data, size_t size, off_t offset)
 ssize_t pread(int fd, void *data, size_t size, off_t offset) { return do_pread(fd, data, size, offset); }
 ssize_t pread64(int fd, void *data, size_t size, off_t offset) { return do_pread(fd, data, size, offset); }
 
+ssize_t read(int fd, void *data, size_t size)
+{
+    REAL(ssize_t, "read", int, void *, size_t);
+    char path[PATH_SIZE];
+    if (!watches_fd(fd, path)) return real(fd, data, size);
+    pthread_mutex_lock(&lock);
+    struct header header = {.call = READ, .size = size, .path_bytes = strlen(path), .inode = inode_of(fd)};
+    struct fault fault = decide(&header);
+    begin(&fault, &header, path);
+    ssize_t got = FAILS(fault) ? -1 : real(fd, data, shortened(&fault, size));
+    header.result = got;
+    return end(&fault, &header, path, "", FAILS(fault) ? (int)fault.argument : got < 0 ? errno : 0);
+}
+
+/* Copies inside the kernel: the log gets the bytes from the source, the target may be open to write only. */
+
+struct copying {
+    int in, out;
+    off_t *in_offset, *out_offset;
+    size_t size;
+    unsigned flags;
+};
+
+static ssize_t copied(int call, const struct copying *copying, ssize_t (*copy)(const struct copying *, size_t),
+                      const char *path)
+{
+    pthread_mutex_lock(&lock);
+    struct header header = {
+        .call = call, .size = copying->size, .path_bytes = strlen(path), .inode = inode_of(copying->out)};
+    struct fault fault = decide(&header);
+    begin(&fault, &header, path);
+    off_t from = copying->in_offset ? *copying->in_offset : lseek(copying->in, 0, SEEK_CUR);
+    off_t to = copying->out_offset ? *copying->out_offset : lseek(copying->out, 0, SEEK_CUR);
+    ssize_t size = FAILS(fault) ? -1 : copy(copying, shortened(&fault, copying->size));
+    int error = FAILS(fault) ? (int)fault.argument : size < 0 ? errno : 0;
+    char *data = size > 0 ? malloc(size) : NULL;
+    if (size > 0 && (!data || syscall(SYS_pread64, copying->in, data, size, from) != size)) abort();
+    header.offset = to;
+    header.result = size;
+    header.data_bytes = size > 0 ? size : 0;
+    size = end(&fault, &header, path, data ? data : "", error);
+    error = errno;
+    free(data);
+    errno = error;
+    return size;
+}
+
+static ssize_t make_copy(const struct copying *with, size_t size)
+{
+    REAL(ssize_t, "copy_file_range", int, off_t *, int, off_t *, size_t, unsigned);
+    return real(with->in, with->in_offset, with->out, with->out_offset, size, with->flags);
+}
+ssize_t copy_file_range(int in, off_t *in_offset, int out, off_t *out_offset, size_t size, unsigned flags)
+{
+    char path[PATH_SIZE];
+    struct copying with = {in, out, in_offset, out_offset, size, flags};
+    if (!watches_fd(out, path)) return make_copy(&with, size);
+    return copied(COPY_FILE_RANGE, &with, make_copy, path);
+}
+
+static ssize_t make_send(const struct copying *with, size_t size)
+{
+    REAL(ssize_t, "sendfile", int, int, off_t *, size_t);
+    return real(with->out, with->in, with->in_offset, size);
+}
+ssize_t sendfile(int out, int in, off_t *offset, size_t size)
+{
+    char path[PATH_SIZE];
+    struct copying with = {.in = in, .out = out, .in_offset = offset, .size = size};
+    if (!watches_fd(out, path)) return make_send(&with, size);
+    return copied(SENDFILE, &with, make_send, path);
+}
+ssize_t sendfile64(int out, int in, off_t *offset, size_t size) { return sendfile(out, in, offset, size); }
+
+/* Whatever is reported, the descriptor is gone: close(2). */
+int close(int fd)
+{
+    REAL(int, "close", int);
+    char path[PATH_SIZE];
+    if (!watches_fd(fd, path)) return real(fd);
+    pthread_mutex_lock(&lock);
+    struct header header = {.call = CLOSE, .path_bytes = strlen(path), .inode = inode_of(fd)};
+    struct fault fault = decide(&header);
+    begin(&fault, &header, path);
+    int failed = real(fd);
+    header.result = failed;
+    return end(&fault, &header, path, "", FAILS(fault) ? (int)fault.argument : failed ? errno : 0);
+}
+
 static int do_sync(int call, int (*real)(int), int fd)
 {
     char path[PATH_SIZE];
@@ -505,6 +595,21 @@ int renameat(int folder, const char *first, int second_folder, const char *secon
     return on_names(RENAME, full, other, inode_at(full), make_rename, &with);
 }
 int rename(const char *first, const char *second) { return renameat(AT_FDCWD, first, AT_FDCWD, second); }
+
+static int make_rename_with_flags(void *with)
+{
+    REAL(int, "renameat2", int, const char *, int, const char *, unsigned);
+    struct names *names = with;
+    return real(names->folder, names->first, names->second_folder, names->second, names->flags);
+}
+int renameat2(int folder, const char *first, int second_folder, const char *second, unsigned flags)
+{
+    char full[PATH_SIZE], other[PATH_SIZE];
+    struct names with = {folder, second_folder, flags, first, second, 0};
+    if (!watches_path(second_folder, second, other)) return make_rename_with_flags(&with);
+    if (!watches_path(folder, first, full)) snprintf(full, sizeof full, "%s", first);
+    return on_names(RENAME, full, other, inode_at(full), make_rename_with_flags, &with);
+}
 
 int unlinkat(int folder, const char *path, int flags)
 {

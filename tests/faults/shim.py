@@ -40,6 +40,7 @@ _SOURCE = Path(__file__).with_name("shim.c")
 _NAMES = (
     *("mark", "open", "write", "pwrite", "pread", "fdatasync", "fsync", "ftruncate"),
     *("link", "unlink", "rename", "mkdir", "fstat", "lstat", "flock"),
+    *("copy_file_range", "sendfile", "read", "close"),
 )
 _HEADER = struct.Struct("<IHHIIiIIiqqqq")
 _MAGIC = 0x31544C46

@@ -17,9 +17,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from tests.faults import mutants
-from tests.faults.contract import check_run
+from tests.faults.judging import check_run
 from tests.faults.runner import Outcome, Runner
 from tests.faults.shim import FOREVER, Action, Fault, encode_plan
+from tests.faults.store_workloads import STORE_WORKLOADS
 
 __all__ = ["Job", "Report", "count_calls", "faults_for", "judge", "list_faults", "run_jobs", "sample_pairs"]
 
@@ -32,15 +33,19 @@ _SPECIAL = {
     "flock": (errno.ENOLCK,),
     "write": (errno.EDQUOT, errno.EFBIG),
     "mkdir": (errno.EEXIST,),
+    "copy_file_range": (errno.EXDEV,),
 }
 _CHANGING = frozenset(
     {"open", "write", "pwrite", "fdatasync", "fsync", "ftruncate", "link", "unlink", "rename", "mkdir"}
+    | {"copy_file_range", "sendfile", "close"}
 )
-_LOOKING = ("pread", "fstat", "lstat", "flock")
+_LOOKING = ("pread", "read", "fstat", "lstat", "flock")
 _ONLY = {"abandoned": frozenset({"fdatasync", "fsync", "pwrite"})}
 """A recorder that is abandoned drops what it could not write, so there writing never fails."""
+_FAULT_NAMES = {Action.ERRNO: "error", Action.AFTER: "done, error"}
 _LIFTED = 3
 """A fault that lasts this many calls: the caller is told, and a later barrier succeeds."""
+_WRITING = frozenset({"write", "pwrite", "copy_file_range", "sendfile"})
 _BYTEWISE = frozenset({"one", "three", "five", "persisted", "torn", "unfinished"})
 """Workloads small enough to be written byte by byte."""
 
@@ -63,36 +68,65 @@ class Report:
 
     runs: int = 0
     reached: int = 0
-    kinds: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By the call and what befell it: how many runs reached it."""
+    failed: Counter[tuple[str, str]] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
     """The command that repeats a run, and what was wrong."""
 
     def take(self, job: Job, reached: bool, failure: str | None) -> None:
         self.runs += 1
         self.reached += reached
-        if reached and job.plan:
-            self.kinds[f"{job.plan[0].call} {job.plan[0].action}"] += 1
+        kind = (job.plan[0].call, job.plan[0].action) if job.plan else ("none", "none")
+        self.kinds[kind] += reached
         if failure is not None:
             self.failures.append((job.command, failure))
+            self.failed[kind] += 1
+
+    def table(self) -> list[list[str]]:
+        """Call by fault: how many runs, and how many of them failed."""
+        calls = sorted({call for call, _ in self.kinds if call != "none"})
+        actions = [action for action in Action if any(kind[1] == action for kind in self.kinds)]
+        rows = [["call", *(_FAULT_NAMES.get(action, action) for action in actions), "failures"]]
+        for call in calls:
+            cells = [self.kinds[call, action] for action in actions]
+            failed = sum(self.failed[call, action] for action in Action)
+            rows.append([call, *(str(cell or "") for cell in cells), str(failed)])
+        return rows
 
 
-def _single(call: str, nth: int, *, bytewise: bool) -> Iterator[Plan]:
-    """Everything that can befall one call."""
-    if call in _LOOKING:
-        for number in (errno.EIO, *_SPECIAL.get(call, ())):
-            for count in (1, _LIFTED, FOREVER):
-                yield (Fault(call, nth, Action.ERRNO, number, count),)
-        return
-    for number in (*_ERRNOS, *_SPECIAL.get(call, ())):
-        for count in (1, _LIFTED, FOREVER):
+def _single(workload: str, call: str, nth: int) -> Iterator[Plan]:
+    """Everything that can befall one call. Of a store's many calls each gets a choice of it."""
+    brief = workload in STORE_WORKLOADS
+    how_long = (1, FOREVER) if brief else (1, _LIFTED, FOREVER)
+    for number in _errnos(call, brief=brief):
+        for count in how_long:
             yield (Fault(call, nth, Action.ERRNO, number, count),)
+    if call in _LOOKING:
+        return
     yield (Fault(call, nth, Action.ERRNO, errno.EINTR, 1),)
-    yield (Fault(call, nth, Action.AFTER, errno.EIO, 1),)
-    yield (Fault(call, nth, Action.AFTER, errno.EIO, _LIFTED),)
     yield (Fault(call, nth, Action.KILL_BEFORE),)
     yield (Fault(call, nth, Action.KILL_AFTER),)
-    if call in ("write", "pwrite"):
-        yield from _short(call, nth, bytewise=bytewise)
+    if call == "close":
+        return  # it never fails without being done
+    for count in how_long[:-1]:
+        yield (Fault(call, nth, Action.AFTER, errno.EIO, count),)
+    if call in _WRITING:
+        yield from _short_briefly(call, nth) if brief else _short(call, nth, bytewise=workload in _BYTEWISE)
+
+
+def _errnos(call: str, *, brief: bool) -> tuple[int, ...]:
+    special = _SPECIAL.get(call, ())
+    if call in _LOOKING or call == "close":
+        return (errno.EIO, *special)
+    return (errno.ENOSPC, errno.EIO, *special[:1]) if brief else (*_ERRNOS, *special)
+
+
+def _short_briefly(call: str, nth: int) -> Iterator[Plan]:
+    short = Fault(call, nth, Action.SHORT, -1)
+    yield (short,)
+    yield short, Fault(call, nth + 1, Action.ERRNO, errno.ENOSPC, FOREVER)
+    yield short, Fault(call, nth, Action.KILL_AFTER)
 
 
 def _short(call: str, nth: int, *, bytewise: bool) -> Iterator[Plan]:
@@ -128,14 +162,14 @@ def faults_for(workload: str, counts: Counter[str], runner: Runner) -> list[Job]
             continue
         nth = 1
         while nth <= counts[call] or _is_reached(workload, call, nth, runner):
-            jobs += [Job(workload, plan) for plan in _single(call, nth, bytewise=workload in _BYTEWISE)]
+            jobs += [Job(workload, plan) for plan in _single(workload, call, nth)]
             nth += 1
     return jobs
 
 
 def _is_reached(workload: str, call: str, nth: int, runner: Runner) -> bool:
     """Errors make further calls: count them too, as long as one that fails leads to the next."""
-    if call not in _CHANGING or nth == 1:
+    if call not in _CHANGING or call == "close" or nth == 1:
         return False
     outcome = runner.run(workload, [Fault(call, nth - 1, Action.ERRNO, errno.EIO, 2)])
     reached = any(each.injected and each.nth == nth for each in outcome.calls)

@@ -50,9 +50,12 @@ class Disk:
         self.model.apply(call("fdatasync", nth=self.syncs, result=-1 if error else 0, errno=error))
 
     def sync_folder(self) -> None:
+        self.sync_names(ROOT)
+
+    def sync_names(self, path: str) -> None:
         self.syncs += 1
-        self.model.apply(call("fsync", path=ROOT, nth=self.syncs, begins=True, inode=1))
-        self.model.apply(call("fsync", path=ROOT, nth=self.syncs, inode=1))
+        self.model.apply(call("fsync", path=path, nth=self.syncs, begins=True, inode=1))
+        self.model.apply(call("fsync", path=path, nth=self.syncs, inode=1))
 
     def states(self, count: int = 400) -> list[State]:
         return [state for _, state in self.model.crash_states(random.Random(1), count)]
@@ -157,3 +160,30 @@ def test_rename_is_old_or_new_name_and_nothing_between() -> None:
     disk.sync_folder()
     disk.model.apply(call("rename", second_path=f"{ROOT}/other"))
     assert {tuple(state) for state in disk.states()} == {("file",), ("other",)}
+
+
+def test_rename_into_another_folder_leaves_one_of_both_names_or_both() -> None:
+    """A journal makes it one step: the file is never gone. Synced in its old folder it is in the new one."""
+    disk = Disk()
+    disk.append(b"abc")
+    disk.sync()
+    disk.model.apply(call("mkdir", path=f"{ROOT}/old"))
+    disk.model.apply(call("mkdir", path=f"{ROOT}/new"))
+    disk.model.apply(call("rename", second_path=f"{ROOT}/old/file"))
+    for folder in ("", "/old"):
+        disk.sync_names(f"{ROOT}{folder}")
+    disk.model.apply(call("rename", path=f"{ROOT}/old/file", second_path=f"{ROOT}/new/file"))
+    found = {tuple(sorted(path for path in state if "file" in path)) for state in disk.states()}
+    assert found == {("old/file",), ("new/file",), ("new/file", "old/file")}
+    disk.sync_names(f"{ROOT}/old")
+    assert disk.model.secure() == {"old": None, "new": None, "new/file": b"abc"}
+
+
+@pytest.mark.parametrize("name", ["copy_file_range", "sendfile"])
+def test_bytes_that_the_kernel_copies_are_as_unsafe_as_written_ones(name: str) -> None:
+    """They are there for readers, and lost until a sync covers them."""
+    disk = Disk()
+    disk.sync_folder()
+    disk.model.apply(call(name, data=b"copied", result=6))
+    assert disk.model.volatile() == {"file": b"copied"}
+    assert disk.model.secure() == {"file": b""}

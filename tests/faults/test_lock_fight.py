@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.lock_fight import KINDS, fight
+from tests.faults.lock_fight import KINDS, TAKER, FightReport, Hold, check_history, fight
 
 
 @pytest.mark.case("B29")
@@ -23,3 +23,26 @@ def test_killed_stopped_and_robbed_processes_never_hold_a_lock_together(kind: st
         if acquisitions > 20 and refusals > 100 and killed_holding > 3:
             return
     assert (acquisitions > 20, refusals > 100, killed_holding > 3) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "failures"),
+    [
+        (Hold("a", 10, 20, "1"), Hold("b", 21, 30, "2"), 0),
+        (Hold("a", 10, 20, "1"), Hold("b", 20, 30, "2"), 1),
+        (Hold("a", 10, 90, "1"), Hold("b", 20, 30, "2"), 1),
+        (Hold("a", 10, 20, "1", fenced=True), Hold("b", 21, 30, TAKER), 0),
+        (Hold("a", 10, 20, "1", fenced=True), Hold("b", 21, 30, "2"), 1),
+    ],
+)
+def test_history_shows_two_holders_and_who_took_over_without_force(
+    before: Hold, after: Hold, failures: int
+) -> None:
+    """In whatever order the logs are read; a third one behind a long hold is still seen to overlap it."""
+    for logs in ([[before], [after]], [[after], [before]]):
+        report = FightReport()
+        check_history(logs, report)
+        assert len(report.failures) == failures
+    report = FightReport()
+    check_history([[Hold("a", 10, 90, "1")], [Hold("b", 20, 30, "2"), Hold("c", 40, 50, "2")]], report)
+    assert len(report.failures) == 2

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.faults.disk_model import Loss
 from tests.faults.power import PowerReport, cut_power
 from tests.faults.runner import Runner
 from tests.faults.shim import FOREVER, Action, Fault
+from tests.faults.store_workloads import STORE_WORKLOADS
 from tests.faults.sweep import Job
 
 SEED = 20261129
@@ -46,6 +48,25 @@ def test_power_cut_leaves_what_was_synced(workload: str, runner: Runner, loop: a
     """Synced items are there once, whole and in order; the others are, or are not, or are a torn tail."""
     report = cut(Job(workload, ()), 100, runner, loop)
     assert report.distinct >= 40, f"only {report.distinct} states: {report.states}"
+
+
+@pytest.mark.guarantee("G2")
+@pytest.mark.parametrize("workload", STORE_WORKLOADS)
+def test_power_cut_leaves_a_store_as_it_said(workload: str, runner: Runner, loop: asyncio.Runner) -> None:
+    """Forks, archived, compressed, deleted and erased threads, whatever names and journals came out."""
+    report = cut(Job(workload, ()), 250, runner, loop)
+    assert report.distinct == 250
+    assert report.states[Loss.NAMES] > 0
+
+
+@pytest.mark.guarantee("G3")
+@pytest.mark.parametrize("workload", ["store_forked", "store_kept", "store_erased"])
+def test_power_cut_after_a_failed_sync_of_a_store_leaves_what_was_returned(
+    workload: str, runner: Runner, loop: asyncio.Runner
+) -> None:
+    """The page cache looks right; what was told as done must be on the disk all the same."""
+    for call in ("fdatasync", "fsync"):
+        cut(Job(workload, (Fault(call, 3, Action.ERRNO, errno.EIO, 1),)), 60, runner, loop)
 
 
 @pytest.mark.guarantee("G3")

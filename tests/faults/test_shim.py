@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +42,29 @@ def test_log_of_a_run_holds_what_the_recorder_did(runner: Runner) -> None:
         call.data for call in outcome.calls if call.name == "write" and call.path == str(outcome.rollout)
     )
     assert written == outcome.rollout.read_bytes()
+
+
+def test_log_of_a_store_holds_what_forks_locks_and_upkeep_do(runner: Runner) -> None:
+    """Copies inside the kernel with their bytes, locks, renames from one folder into another."""
+    forked, kept = runner.run("store_forked"), runner.run("store_kept")
+    happened = {call.name for outcome in (forked, kept) for call in outcome.calls if call.happened}
+    assert {"copy_file_range", "flock", "rename", "link", "unlink", "mkdir", "close", "read"} <= happened
+    copies = [call for call in forked.calls if call.name == "copy_file_range"]
+    assert all(len(call.data) == call.result for call in copies)
+    folders = [
+        (os.path.dirname(call.path), os.path.dirname(call.second_path))
+        for call in kept.calls
+        if call.name == "rename"
+    ]
+    assert any(old != new for old, new in folders)
+
+
+def test_close_that_fails_is_done_all_the_same(runner: Runner) -> None:
+    """As on Linux: the descriptor is gone, whatever was reported."""
+    outcome = runner.run("one", [Fault("close", 1, Action.ERRNO, errno.EIO, FOREVER)])
+    closed = [call for call in outcome.calls if call.name == "close"]
+    assert closed
+    assert all((call.result, call.errno) == (0, errno.EIO) for call in closed)
 
 
 @pytest.mark.parametrize("count", [1, 3, FOREVER])

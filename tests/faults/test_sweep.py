@@ -14,9 +14,10 @@ import pytest
 
 from tests.faults.runner import Runner
 from tests.faults.shim import FOREVER, Action, Fault, decode_plan
+from tests.faults.store_workloads import STORE_WORKLOADS
 from tests.faults.sweep import Job, judge, list_faults, sample_pairs
 
-SAMPLE = 30
+SAMPLE, STORE_SAMPLE = 30, 25
 SEED = 20261129
 
 
@@ -49,6 +50,18 @@ def test_single_faults_keep_the_contract(workload: str, runner: Runner, loop: as
     """Whatever one call does, nothing acknowledged is lost, doubled or merged; who hears nothing has all."""
     jobs = list_faults(workload, runner)
     keep_contract(random.Random(SEED).sample(jobs, SAMPLE), runner, loop)
+
+
+@pytest.mark.guarantee("G1")
+@pytest.mark.guarantee("G2")
+@pytest.mark.parametrize("workload", STORE_WORKLOADS)
+def test_single_faults_leave_every_thread_of_a_store_whole(
+    workload: str, runner: Runner, loop: asyncio.Runner
+) -> None:
+    """Recording with turns and calls, forking, archiving, compressing, deleting, erasing: what was returned
+    is done and on stable storage, what failed left each thread as it was."""
+    jobs = list_faults(workload, runner)
+    keep_contract(random.Random(SEED).sample(jobs, STORE_SAMPLE), runner, loop)
 
 
 @pytest.mark.guarantee("G1")
@@ -131,6 +144,30 @@ PAST_FAILURES = {
         "unlinked",
         "link,1,9,errno,5;fdatasync,11,1,delay,1500;rename,99,0,errno,5",
     ),
+    "the name of a new home was never synced: the lock had made it": ("store_recorded", ""),
+    "a folder that was made and could not be synced was taken for synced": (
+        "store_kept",
+        "open,4,1,errno,28",
+    ),
+    "a fork was made, could not be opened, and stayed": ("store_forked", "fstat,34,0,errno,5"),
+    "a fork that failed could not be told from one that was made": ("store_forked", "lstat,43,0,errno,5"),
+    "a fork stayed because its temporary name could not be removed": ("store_forked", "unlink,2,0,errno,28"),
+    "an error of closing what was read came out as a bare OSError": ("store_forked", "close,13,0,errno,5"),
+    "an error of flock came out of a compression as a bare OSError": ("store_kept", "flock,41,1,errno,5"),
+    "an error of lstat, open or close came out of an erasure as a bare OSError": (
+        "store_erased",
+        "close,13,0,errno,5",
+    ),
+    "a second plan of an erasure that the disk refused was never finished": (
+        "store_erased",
+        "pwrite,2,0,errno,28",
+    ),
+    "an erasure was told as done that only the cache had": ("store_erased", "fsync,7,0,errno,28"),
+    "a lock that was refused once made leases of it, which its own empty file kept out": (
+        "store_erased",
+        "flock,26,1,errno,37",
+    ),
+    "a list left out what it could not look at, without a word": ("store_kept", "lstat,25,0,errno,5"),
 }
 
 

@@ -14,12 +14,14 @@ import os
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from typing import Any
 
 from tests.faults import mutants
 from tests.faults.shim import Shim
+from tests.faults.store_workloads import STORE_WORKLOADS, run_store_workload
 from tests.faults.workloads import run_workload
 
 HANG_SECONDS = 20.0
@@ -34,6 +36,26 @@ def _be_child(shim: Shim, job: dict[str, Any]) -> None:
     code = 70
     try:
         shim.arm(job["root"], job["log"], job["plan"])
+        tempfile.tempdir = job["spill"]
+        _run(shim, job)
+        code = 0
+    except BaseException:  # noqa: BLE001  # a child of fork must never return into its parent's code
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _run(shim: Shim, job: dict[str, Any]) -> None:
+    if job["workload"] in STORE_WORKLOADS:
+        run_store_workload(
+            job["workload"],
+            job["root"],
+            mark=shim.mark,
+            patient=job["patient"],
+            linger=job["linger"],
+        )
+    else:
         run_workload(
             job["workload"],
             job["root"],
@@ -44,12 +66,6 @@ def _be_child(shim: Shim, job: dict[str, Any]) -> None:
             patient=job["patient"],
             linger=job["linger"],
         )
-        code = 0
-    except BaseException:  # noqa: BLE001  # a child of fork must never return into its parent's code
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def _wait(pid: int) -> tuple[int, bool]:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import NotARollout, RolloutUnreadable, RolloutWriteError
-from rollout.kept import find_kept, keep_torn_tail, keep_unwritten, kept_folder
+from rollout.kept import find_kept, keep_torn_tail, keep_unwritten, kept_folder, make_folders
 from rollout.syscalls import FileCalls
 from rollout.unwritten import mark_replayed, read_unwritten
+from tests.rollout.faulty import EIO, FaultyCalls, fails
 from tests.rollout.written import THREAD_ID, message, rollout
 
 NAME = f"rollout-2026-11-29T10-11-12-{THREAD_ID}.jsonl"
@@ -330,3 +331,17 @@ def test_replayed_file_is_renamed_and_not_found_again(tmp_path: Path) -> None:
     replayed = mark_replayed(kept)
     assert find_kept(path) == []
     assert replayed.read_bytes() == data
+
+
+@pytest.mark.guarantee("G2")
+def test_folder_that_could_not_be_synced_is_synced_the_next_time(tmp_path: Path) -> None:
+    """It is there then, and nobody would ever do it: what is placed in it could lose its name."""
+    folder, calls = tmp_path / "thread-store" / "kept", FaultyCalls()
+    calls.arm("sync_folder", fails(EIO))
+    with pytest.raises(OSError, match="error"):
+        make_folders(calls, folder, below=tmp_path)
+    calls.lift()
+    make_folders(calls, folder, below=tmp_path)
+    calls.made.clear()
+    make_folders(calls, folder, below=tmp_path)  # both are there
+    assert calls.made["sync_folder"] == 2

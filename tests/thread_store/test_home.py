@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -235,3 +236,45 @@ def test_absent_name_is_not_found(home: Home, name: str) -> None:
     with pytest.raises(ThreadNotFound) as caught:
         home.find(name)
     assert A in caught.value.hint
+
+
+def test_file_that_is_moved_while_the_home_is_looked_through_is_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others rest on is told from such a look: missing one that is being taken out of the archive would
+    let what it needs be deleted."""
+    place(home, A)
+    archived, live = place(home, B, archived=True), place(home, B, 1)
+    live.unlink()
+    scandir = os.scandir
+
+    def scan(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        if os.path.basename(folder) == "archived_sessions" and archived.exists():
+            os.rename(archived, live)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert {each.name.thread_id for each in home.rollouts()} == {A, B}
+
+
+def test_folder_that_cannot_be_listed_is_named_however_often_the_home_is_looked_through(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names change meanwhile, so it is looked again; what was refused is refused once more, and told once."""
+    place(home, A)
+    hidden = place(home, B, archived=True).parent
+    scandir = os.scandir
+    looks = 0
+
+    def scan(folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        nonlocal looks
+        if str(folder) == str(hidden):
+            looks += 1
+            place(home, C, looks)
+            raise PermissionError(13, "not yours", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert {each.name.thread_id for each in home.rollouts()} == {A, C}
+    assert looks > 1
+    assert [each.path for each in home.passed_over] == [str(hidden)]

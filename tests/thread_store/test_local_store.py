@@ -978,3 +978,23 @@ async def test_lock_that_cannot_be_looked_at_leaves_nothing_open(
     async with await store.open_thread(thread.thread_id) as again:
         again.record_nowait(said("second"))
     assert texts(Path(thread.path)) == ["first", "second"]
+
+
+@pytest.mark.parametrize("mode", ["copy", "reference"])
+async def test_fork_that_cannot_be_opened_is_not_made(
+    store: LocalThreadStore, home: Path, monkeypatch: pytest.MonkeyPatch, mode: ForkMode
+) -> None:
+    """Who is told that it failed tries again: there must not be two."""
+    thread = await begin(store, "a")
+    before = files_in(home)
+
+    def refuse(self: WriterLock, minimum: int) -> None:
+        raise OSError(EIO, "bad disk")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WriterLock, "raise_fence", refuse)
+        with pytest.raises(RolloutUnreadable):
+            await store.fork_thread(thread.thread_id, mode=mode)
+    assert files_in(home) == before
+    fork = await store.fork_thread(thread.thread_id, mode=mode)
+    await fork.aclose()

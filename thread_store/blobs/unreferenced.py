@@ -30,7 +30,7 @@ from rollout.lines import Break
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER
 from rollout.source import ByteSource, is_compressed, open_source
 from rollout.stream import decoded_blocks
-from rollout.syscalls import FileCalls
+from rollout.syscalls import FileCalls, drop
 from thread_store.home import Home
 
 __all__ = [
@@ -203,7 +203,7 @@ class _Search:
                 source = open_source(descriptor, name=os.fspath(path))
                 self._read_upto[identity] = self._read_from(source, upto, status.st_size)
         finally:
-            os.close(descriptor)
+            drop(descriptor, path)
 
     def _read_from(self, source: ByteSource, upto: int, size: int) -> int:
         """Returns up to where it need not be read again."""

@@ -36,6 +36,7 @@ from rollout.record import RolloutRecord
 from rollout.source import ByteSource, is_compressed, open_source, raise_unreadable, status_of
 from rollout.spool import Spool, spool
 from rollout.stream import decoded_blocks
+from rollout.syscalls import drop
 
 __all__ = ["BLOCK_BYTES", "OpenRollout"]
 
@@ -82,7 +83,7 @@ class OpenRollout:
             self._spool.close()
         descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            drop(descriptor, self.path)
 
     # Whose it is
 

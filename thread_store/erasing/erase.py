@@ -17,11 +17,11 @@ from contextlib import ExitStack
 
 from msgspec import Struct
 
-from protocol.errors import RolloutError, RolloutWriteError
+from protocol.errors import NotARollout, RolloutError, RolloutWriteError
 from protocol.ids import ThreadId
 from protocol.timestamps import format_timestamp, now_ms
 from rollout.erase_journal import EraseCalls, find_journals, read_journal, write_journal
-from rollout.erasing import carry_out, finish_erasures
+from rollout.erasing import carry_out
 from rollout.file_lock import lock_rollout
 from rollout.paths import SESSIONS_FOLDER
 from rollout.syscalls import let_go
@@ -129,9 +129,9 @@ class Erasure:
             ActiveWriter: somebody writes one of the threads, perhaps this process; nothing was changed.
             EraseRefused: something of it can't be erased so; nothing was changed.
             RolloutWriteError: the system refuses. Its `hint` says whether anything was changed.
+            RolloutUnreadable: what was cut short before can't be read.
         """
-        beside = self._beside()
-        finish_erasures(beside, calls=self._calls)
+        self._finish_earlier()
         with ExitStack() as stack:
             held: set[str] = set()
             self._keep_out(stack, held, self._named or ())
@@ -149,6 +149,28 @@ class Erasure:
             left = self._overwrite(plan, frozenset(held), locked)
             self._fold_again(plan)
             return ErasureReport(plan=plan, done=True, left=left)
+
+    def _finish_earlier(self) -> None:
+        """Go on with what was cut short. What is half overwritten must not be planned anew: neither plan
+        would find again what it wrote down; and what is overwritten in the cache alone isn't found.
+
+        Raises:
+            RolloutWriteError: the system still refuses that, for one of the threads that are meant.
+        """
+        for path in find_journals(self._beside()):
+            try:
+                journal = read_journal(path, calls=self._calls)
+            except NotARollout as error:
+                _log.warning("an erasure is not finished: %s", error)
+                continue
+            if journal is None:
+                continue
+            try:
+                for left in carry_out(journal, calls=self._calls):
+                    _log.warning("an erasure is not finished: %s", left)
+            except RolloutWriteError:
+                if any(self._meant()(each.thread_id) for each in journal.files):
+                    raise
 
     def _keep_out(self, stack: ExitStack, held: set[str], threads: Iterable[str]) -> None:
         if self._home is None:
@@ -172,7 +194,10 @@ class Erasure:
             except OSError as error:
                 raise self._nothing_done(path, error) from error
             stack.callback(let_go, self._calls, descriptor, path)
-            lock_rollout(descriptor, path)
+            try:
+                lock_rollout(descriptor, path)
+            except OSError as error:
+                raise self._nothing_done(path, error) from error
         return frozenset(plan.rollouts)
 
     def _require_writable(self, plan: ErasePlan) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from protocol.errors import RolloutUnreadable
 from rollout.erase_journal import LEAD_BYTES, ErasedFile, Patch, lead_hash
 from thread_store.erasing.places import ErasePlace
 
@@ -20,9 +21,16 @@ def identified(place: ErasePlace, patches: Iterable[Patch], *, remove: bool = Fa
     """The entry of a file in the journal.
 
     Raises:
-        OSError: it is gone, or the system refuses.
+        RolloutUnreadable: it is gone, or the system refuses.
     """
     ordered = sorted(patches, key=lambda each: each.offset)
+    try:
+        return _identified(place, ordered, remove)
+    except OSError as error:
+        raise RolloutUnreadable(path=place.path, cause=error, operation="look at") from error
+
+
+def _identified(place: ErasePlace, ordered: list[Patch], remove: bool) -> ErasedFile:
     status = os.lstat(place.path)
     own = str(place.thread_id) if place.thread_id and place.rollout_id else None
     return ErasedFile(

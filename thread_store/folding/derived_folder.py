@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from protocol.ids import ThreadId
 from rollout.guarded_replace import replace_file
-from rollout.syscalls import FILE_MODE, FileCalls
+from rollout.syscalls import FILE_MODE, FileCalls, drop
 
 if sys.platform != "win32":
     import fcntl
@@ -65,7 +65,7 @@ class DerivedFolder:
                 return None
             return _checked(self._read_all(descriptor, status.st_size))
         finally:
-            os.close(descriptor)
+            drop(descriptor, self.path)
 
     def _read_all(self, descriptor: int, size: int) -> bytes:
         parts: list[bytes] = []
@@ -128,7 +128,7 @@ class DerivedFolder:
                 _lock(descriptor)
             yield
         finally:
-            os.close(descriptor)
+            drop(descriptor, self.path)
 
 
 def _lock(descriptor: int) -> None:

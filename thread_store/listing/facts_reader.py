@@ -14,6 +14,7 @@ from itertools import islice
 from protocol.errors import NotARollout, RolloutError, RolloutUnreadable, ThreadNotFound
 from rollout.lines import BOM
 from rollout.source import is_compressed
+from rollout.syscalls import drop
 from thread_store.listing.first_prompt import late_lines
 from thread_store.listing.head_scan import HeadScan
 from thread_store.listing.rollout_facts import (
@@ -70,7 +71,7 @@ def _fill(path: str, facts: RolloutFacts) -> None:
         else:
             _fill_plain(path, descriptor, status.st_size, data, facts)
     finally:
-        os.close(descriptor)
+        drop(descriptor, path)
 
 
 def _fill_plain(path: str, descriptor: int, size: int, data: bytes, facts: RolloutFacts) -> None:

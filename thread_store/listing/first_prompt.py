@@ -20,7 +20,7 @@ __all__ = ["PROMPT_CHARS_MAX", "FirstPrompt", "cut_line_prompt", "late_lines", "
 
 PROMPT_CHARS_MAX = 200
 
-_MARKER = re.compile(r".*^## My request for Codex:", re.DOTALL | re.MULTILINE)
+_MARKER = re.compile(r"^## My request for Codex:", re.MULTILINE)
 """An editor puts its own words before those of the person, up to this heading."""
 
 _SIGNS = (b"user_message", b"UserMessage", b'"user"')
@@ -67,8 +67,10 @@ class FirstPrompt:
 
 def shown_prompt(text: str) -> str | None:
     """A prompt as a list shows it; None if nothing is left of it."""
-    head = text[: 1 << 16]
-    return squeezed(_MARKER.sub("", head, count=1).lstrip(), PROMPT_CHARS_MAX) or None
+    head, start = text[: 1 << 16], 0
+    for marker in _MARKER.finditer(head):  # the last one; `.*` before it would be quadratic
+        start = marker.end()
+    return squeezed(head[start:].lstrip(), PROMPT_CHARS_MAX) or None
 
 
 def _may_hold_prompt(line: bytes) -> bool:

@@ -26,6 +26,7 @@ from zlib import adler32, crc32
 from protocol.errors import RolloutUnreadable
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
+from thread_store.home import LOOKS_MAX
 from thread_store.listing.folder_names import FolderCache, FolderNames, FolderState
 from thread_store.listing.regular_names import ID, KEY, is_regular, tail_of
 from thread_store.listing.thread_files import FileRef, StatFields, StatFile, ThreadFiles
@@ -39,7 +40,7 @@ file system's clock: it is listed again next time."""
 
 
 class HomeFiles:
-    """The files of the home at `path` (resolved). `passed_over`: what could not be listed."""
+    """The files of the home at `path` (resolved). `passed_over`: what could not be looked at."""
 
     def __init__(self, path: str, cache: FolderCache | None = None) -> None:
         self.path = path
@@ -49,14 +50,14 @@ class HomeFiles:
         self._cache = None if self._doomed else cache
         self._states = bytearray()
         self._all_settled = True
+        self._seen: dict[str, FolderState | None] = {}
+        """How each folder stood before it was listed; None: it could not be looked at."""
 
     # By name
 
     def by_creation(self, *, before: str | None, oldest_first: bool = False) -> Iterator[ThreadFiles]:
         """The threads behind `before` (a `created_key`) in the order of creation, the newest first."""
-        self._states.clear()
-        self._all_settled = True
-        folders = list(self._named_folders())
+        folders = self._named_at_rest()
         several = self._find_several(folders)
         groups: dict[str, list[FileRef]] = {}
         for folder, names in folders:
@@ -85,9 +86,26 @@ class HomeFiles:
 
     def all_files(self) -> Iterator[FileRef]:
         """Every file, a live one before its archived twin."""
-        for folder, names in self._named_folders():
+        for folder, names in self._named_at_rest():
             for name in (*names.regular, *names.odd):
                 yield FileRef(folder, name)
+
+    def _named_at_rest(self) -> list[tuple[str, FolderNames]]:
+        """Looked again while names change, a few times: what is archived or expanded meanwhile may be seen
+        under neither name.
+        """
+        folders: list[tuple[str, FolderNames]] = []
+        for _ in range(LOOKS_MAX):
+            self._states.clear()
+            self._seen.clear()
+            self._all_settled = True
+            folders = list(self._named_folders())
+            if self._is_at_rest():
+                break
+        return folders
+
+    def _is_at_rest(self) -> bool:
+        return all(_state_of(f"{self.path}/{folder}") == state for folder, state in self._seen.items())
 
     def _named_folders(self) -> Iterator[tuple[str, FolderNames]]:
         for top, depth in ((SESSIONS_FOLDER, _DEPTH_MAX), (ARCHIVED_FOLDER, 0)):
@@ -109,7 +127,7 @@ class HomeFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._pass_over(folder, error)
+            self.pass_over(folder, error)
             return
         yield folder, names
         if depth:
@@ -118,9 +136,9 @@ class HomeFiles:
 
     def _names_of(self, folder: str) -> FolderNames:
         path = f"{self.path}/{folder}"
-        status = os.stat(path)
-        state = FolderState(status.st_dev, status.st_ino, status.st_mtime_ns)
-        settled = status.st_mtime_ns < time.time_ns() - _SETTLED_NS
+        self._seen[folder] = None
+        state = self._seen[folder] = _folder_state(path)
+        settled = state.mtime_ns < time.time_ns() - _SETTLED_NS
         self._all_settled = self._all_settled and settled
         self._states += repr((folder, *state)).encode(errors="backslashreplace")
         known = None
@@ -133,9 +151,11 @@ class HomeFiles:
             self._cache.keep_folder(folder, state, names)
         return names
 
-    def _pass_over(self, folder: str, error: OSError) -> None:
-        path = os.path.join(self.path, folder)
-        self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="list"))
+    def pass_over(self, name: str, error: OSError, operation: str = "list") -> None:
+        """Note what can't be looked at, from the home on."""
+        path = os.path.join(self.path, name)
+        if all(path != each.path for each in self.passed_over):
+            self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation=operation))
 
     # By what the system says
 
@@ -145,8 +165,13 @@ class HomeFiles:
         """
         regular: list[StatFields] = []
         odd: list[StatFields] = []
-        self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
-        self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
+        for _ in range(LOOKS_MAX):
+            regular, odd = [], []
+            self._seen.clear()
+            self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
+            self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
+            if self._is_at_rest():
+                break
         ids = [name[ID] for _, name, _, _, _ in regular]
         several: set[str] = set()
         if len(set(ids)) != len(ids):
@@ -174,6 +199,7 @@ class HomeFiles:
     ) -> None:
         path = f"{self.path}/{folder}"
         folders, any_doomed = [], bool(self._doomed)
+        self._seen[folder] = _state_of(path)
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
@@ -197,10 +223,22 @@ class HomeFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._pass_over(folder, error)
+            self.pass_over(folder, error)
             return
         for name in folders if depth else ():
             self._walk_stat(f"{folder}/{name}", depth - 1, regular, odd)
+
+
+def _folder_state(path: str) -> FolderState:
+    status = os.stat(path)
+    return FolderState(status.st_dev, status.st_ino, status.st_mtime_ns)
+
+
+def _state_of(path: str) -> FolderState | None:
+    try:
+        return _folder_state(path)
+    except OSError:  # who lists it is told
+        return None
 
 
 def _list_names(path: str) -> FolderNames:

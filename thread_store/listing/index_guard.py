@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 
+from rollout import syscalls
+
 if sys.platform != "win32":
     import fcntl
 
@@ -54,7 +56,7 @@ class IndexGuard:
         """Let go of it."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            os.close(descriptor)
+            syscalls.drop(descriptor, self._path)
 
 
 def remove_index(home: str | os.PathLike[str]) -> bool:
@@ -76,4 +78,4 @@ def remove_index(home: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     finally:
-        os.close(guard)
+        syscalls.drop(guard, folder)

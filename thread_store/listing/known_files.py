@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from protocol.errors import InvalidThreadId
 from protocol.ids import ThreadId
 from protocol.timestamps import format_timestamp, milliseconds_of
-from rollout.paths import SESSIONS_FOLDER, RolloutName
+from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.listing.home_files import HomeFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
 from thread_store.listing.rollout_facts import GONE, RolloutFacts
@@ -43,14 +43,21 @@ class KnownFiles:
         self._by_rollout: dict[str, FileRef] | None = None
 
     def stat(self, ref: FileRef) -> StatFile | None:
-        """What the system says of it; None if it is no plain file (any more)."""
-        try:
-            status = os.lstat(self._path(ref))
-        except OSError:
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        return StatFile(status.st_mtime_ns, ref.name, ref.folder, status.st_size, status.st_ino)
+        """What the system says of it, also if it was archived, expanded or the like since; None if it is no
+        plain file (any more), or can't be looked at.
+        """
+        for each in (ref, *_elsewhere(ref)):
+            try:
+                status = os.lstat(self._path(each))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self._files.pass_over(each.path, error, "look at")
+                return None
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            return StatFile(status.st_mtime_ns, each.name, each.folder, status.st_size, status.st_ino)
+        return None
 
     def _path(self, ref: FileRef) -> str:
         return f"{self._files.path}/{ref.path}"
@@ -131,6 +138,21 @@ class KnownFiles:
             for ref in self._files.all_files():
                 self._by_rollout.setdefault(_rollout_id(ref.name) or "", ref)
         return self._by_rollout
+
+
+def _elsewhere(ref: FileRef) -> Iterator[FileRef]:
+    """Where the same rollout may stand by now."""
+    name = RolloutName.parse(ref.name)
+    other = ref.name.removesuffix(".zst") if ref.is_compressed else f"{ref.name}.zst"
+    yield FileRef(ref.folder, other)
+    if not ref.is_archived:
+        folder = ARCHIVED_FOLDER
+    elif name.created is not None:
+        folder = str(name.folder)
+    else:
+        return
+    yield FileRef(folder, ref.name)
+    yield FileRef(folder, other)
 
 
 def _stamp_of(status: StatFile) -> FileStamp:

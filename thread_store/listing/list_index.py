@@ -27,6 +27,7 @@ from urllib.parse import quote_from_bytes
 
 import msgspec
 
+from rollout.syscalls import drop
 from thread_store.listing.folder_names import FolderNames, FolderState
 from thread_store.listing.folder_rows import (
     checksum_of,
@@ -308,7 +309,7 @@ class ListIndex:
             if hasattr(os, "fchmod"):
                 os.fchmod(descriptor, 0o600)
         finally:
-            os.close(descriptor)
+            drop(descriptor, self._path)
 
     # Ending
 

@@ -64,7 +64,8 @@ class ThreadEntry(Struct, frozen=True, kw_only=True):
 class ThreadPage(NamedTuple):
     """Some entries, and where the list goes on; `cursor` is None at its end.
 
-    `notes`: what was done without (the index). `passed_over`: folders that could not be listed.
+    `notes`: what was done without (the index). `passed_over`: folders that could not be listed, and
+    files that could not be looked at.
     """
 
     threads: tuple[ThreadEntry, ...]

@@ -137,7 +137,7 @@ class _ThreadList:
             self._known.load(each for each in stats.values() if each is not None)
             for thread in some:
                 status = stats[thread.current]
-                entry = None if status is None else self._entry(status, thread)
+                entry = None if status is None else self._standing_entry(status, thread)
                 if entry is not None:
                     found.append(_Found((thread.created_key, entry.thread_id), entry))
         return found
@@ -183,7 +183,8 @@ class _ThreadList:
             return None
         if before is not None and (place < before if newest_first else place > before):
             return None
-        entry = self._entry(status, self._threads.get(thread_id) or ThreadFiles.single(status.ref))
+        thread = self._threads.get(thread_id) or ThreadFiles.single(status.ref)
+        entry = self._standing_entry(status, thread)
         return None if entry is None else _Found(place, entry)
 
     def _value(self, status: StatFile) -> int:
@@ -201,6 +202,17 @@ class _ThreadList:
         return values[self._query.sort]  # it is new, or tells no times, or none that are past
 
     # Entries
+
+    def _standing_entry(self, status: StatFile, thread: ThreadFiles) -> ThreadEntry | None:
+        """The entry of a thread, if the filters take it, wherever its file was moved to meanwhile."""
+        if self._known.facts(status).problem_code == GONE:
+            moved = self._known.stat(status.ref)
+            if moved is None or moved.ref == status.ref:
+                return None
+            status = moved
+        if status.ref != thread.current and not self._filter.takes_files(status.ref, thread.created_key):
+            return None
+        return self._entry(status, thread)
 
     def _entry(self, status: StatFile, thread: ThreadFiles) -> ThreadEntry | None:
         """The entry of a thread, if the filters take it."""

@@ -100,6 +100,15 @@ class LockCalls:
         os.mkdir(path, FOLDER_MODE)
         os.chmod(path, FOLDER_MODE)
 
+    def sync_folder(self, path: str) -> None:
+        """Bring the entries of a folder to stable storage."""
+        if sys.platform != "win32":
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def names_in(self, folder: str) -> list[str]:
         return sorted(os.listdir(folder))
 

@@ -12,7 +12,7 @@ import logging
 
 from protocol.errors import ActiveWriter, RolloutUnreadable, WriterHolder
 from protocol.ids import ThreadId
-from thread_store.locks.calls import LockCalls
+from thread_store.locks.calls import FlockUnsupported, LockCalls
 from thread_store.locks.coordination import CoordinationLock
 from thread_store.locks.errors import LocksBusy
 from thread_store.locks.folder import LockFolder, read_holder, translated
@@ -82,7 +82,7 @@ class Flocks:
 
     def _is_free(self, file: LockFile, written: LockHolder | None, thread_id: ThreadId) -> bool:
         """Take the flock. False: the path means another file by now."""
-        if not file.try_lock():
+        if not _try_lock(file):
             raise ActiveWriter(path=file.path, holder=file.name_holder(), thread_id=thread_id)
         if written is not None and _is_lease_in_use(written):
             raise ActiveWriter(path=file.path, holder=written.writer, thread_id=thread_id)
@@ -104,7 +104,7 @@ class Flocks:
         if file is None:
             return False
         try:
-            stale = file.try_lock() and not _is_lease_in_use(file.read())
+            stale = _try_lock(file) and not _is_lease_in_use(file.read())
             if stale:
                 file.remove()
             return stale
@@ -147,8 +147,16 @@ class Flocks:
             file.close()
 
 
+def _try_lock(file: LockFile) -> bool:
+    """As `LockFile.try_lock`, under the coordination lock: there is flock then, whatever the system says."""
+    try:
+        return file.try_lock()
+    except FlockUnsupported as error:
+        raise OSError(error.errno, error.strerror, file.path) from error
+
+
 def _probe(file: LockFile, written: LockHolder | None) -> LockState:
-    held = not file.try_lock() or _is_lease_in_use(written)
+    held = not _try_lock(file) or _is_lease_in_use(written)
     return LockState.LIVE if held else LockState.STALE
 
 

@@ -1,13 +1,14 @@
 """The folder of lock files in a home: `<home>/thread-writer-locks/` (FORMAT.md, Locks).
 
 Invariant: a path in here is made of a `ThreadId` and nothing else. The folder is a real one, made with
-mode 0700; a link that stands in its place is refused, as is anything but a plain file where a lock
-file belongs. Names that are no lock's are passed over and left alone.
+mode 0700, when the home's own name is on stable storage; a link that stands in its place is refused, as is
+anything but a plain file where a lock file belongs. Names that are no lock's are passed over and left alone.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -20,10 +21,16 @@ from thread_store.locks.holder import HOLDER_BYTES_MAX, LockHolder, decode_holde
 
 __all__ = ["LockFolder", "read_holder", "require_regular", "translated"]
 
+_log = logging.getLogger("rollout.locks")
+
 _LOCK = ".lock"
 _KINDS = ((stat.S_ISLNK, "a symbolic link"), (stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"))
 _NO_LOCK_FILE = frozenset({errno.ENOENT, errno.ELOOP, errno.EISDIR, errno.ENXIO})
 """How a path answers that is no lock file's: nothing, a link, a folder, a socket."""
+_NOT_TO_BE_SYNCED = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+)
+"""How a folder answers that isn't ours to read, or on a system that syncs no folders."""
 
 
 class LockFolder:
@@ -56,16 +63,38 @@ class LockFolder:
 
     def make(self) -> None:
         """See to it that it is there, and a real folder."""
-        missing, folder = [], self.path
+        if not os.path.lexists(self.path):
+            self._make_home()
+            self._make_one(self.path)
+        self._require_real()
+
+    def _make_home(self) -> None:
+        """The home with the folders above it, their names on stable storage: no other step of a new thread
+        finds them missing. Also where the home is there already: who made it may have died before that.
+        """
+        home = folder = os.path.dirname(self.path)
+        missing = []
         while not os.path.lexists(folder):
             missing.append(folder)
             folder = os.path.dirname(folder)
         for each in reversed(missing):
-            try:
-                self._calls.make_folder(each)
-            except FileExistsError:
-                continue  # another process was quicker
-        self._require_real()
+            self._make_one(each)
+        for each in reversed(missing or [home]):
+            self._sync_name(each)
+
+    def _make_one(self, path: str) -> None:
+        try:
+            self._calls.make_folder(path)
+        except FileExistsError:
+            return  # another process was quicker
+
+    def _sync_name(self, path: str) -> None:
+        try:
+            self._calls.sync_folder(os.path.dirname(path))
+        except OSError as error:
+            if error.errno not in _NOT_TO_BE_SYNCED:
+                raise
+            _log.info("whether %s outlives a power cut can't be seen to: %s", path, error)
 
     def _require_real(self) -> None:
         mode = self._calls.lstat(self.path).st_mode

@@ -13,6 +13,7 @@ import stat
 
 from protocol.own import FilesItem
 from protocol.timestamps import format_timestamp, now_ms
+from rollout.syscalls import drop
 
 __all__ = ["snapshot_file"]
 
@@ -44,7 +45,7 @@ def snapshot_file(path: str | os.PathLike[str]) -> FilesItem:
                     read_at=read_at,
                 )
     finally:
-        os.close(descriptor)
+        drop(descriptor, name)
     raise OSError(errno.EBUSY, "it changes while it is read", name)
 
 

@@ -52,20 +52,26 @@ def archive_thread(place: Place, thread_id: str, *, known: ThreadFiles | None = 
         RolloutWriteError, RolloutUnreadable, LocksBusy: the system refuses; the thread is whole.
     """
     with held_thread(place, thread_id, known) as held:
-        live = [each for each in held.files.rollouts if not each.archived]
-        return _move_all(
-            place, held, [(each, place.home.path / ARCHIVED_FOLDER / each.path.name) for each in live]
-        )
+        archive = place.home.path / ARCHIVED_FOLDER
+        targets = [(each, archive / each.path.name) for each in held.files.rollouts if not each.archived]
+        left = {live_path(place.home, each).parent for each in held.files.rollouts if each.archived}
+        return _move_all(place, held, targets, left)
 
 
 def unarchive_thread(place: Place, thread_id: str, *, known: ThreadFiles | None = None) -> Moved:
     """Take a thread out of the archive, back to the folder of its day. Blocks. As `archive_thread`."""
     with held_thread(place, thread_id, known) as held:
         archived = [each for each in reversed(held.files.rollouts) if each.archived]
-        return _move_all(place, held, [(each, live_path(place.home, each)) for each in archived])
+        targets = [(each, live_path(place.home, each)) for each in archived]
+        return _move_all(place, held, targets, {place.home.path / ARCHIVED_FOLDER})
 
 
-def _move_all(place: Place, held: HeldThread, targets: list[tuple[StoredRollout, Path]]) -> Moved:
+def _move_all(
+    place: Place, held: HeldThread, targets: list[tuple[StoredRollout, Path]], left: set[Path]
+) -> Moved:
+    """`left`: where those come from that were moved before; an earlier call may have failed to sync that."""
+    moving = {found.path for found, _ in targets}
+    settled = {each.path.parent for each in held.files.rollouts if each.path not in moving}
     paths = {each.path: each.path for each in held.files.rollouts}
     for found, target in targets:
         source = os.fspath(found.path)
@@ -77,9 +83,9 @@ def _move_all(place: Place, held: HeldThread, targets: list[tuple[StoredRollout,
             raise RolloutWriteError(path=source, operation="move", cause=error, hint=_HINT) from error
         place.derived.follow(source, target)
         paths[found.path] = target
+    for folder in sorted(settled | left if settled else settled):
+        _sync(os.fspath(folder), place)
     current = max(held.files.rollouts, key=lambda each: each.name.rollout_id or "")
-    if not targets:
-        _sync(os.fspath(current.path), place)  # an earlier call may have failed at that
     return Moved(
         thread_id=held.files.thread_id,
         path=os.fspath(paths[current.path]),
@@ -89,7 +95,7 @@ def _move_all(place: Place, held: HeldThread, targets: list[tuple[StoredRollout,
 
 def _move(source: str, target: str, place: Place, fence: Callable[[], None]) -> None:
     calls = place.calls
-    make_folders(calls, Path(target).parent)
+    make_folders(calls, Path(target).parent, below=place.home.path)
     _require_real_folders(target, place.home)
     for there in (target, twin_of(target)):
         if not drop_twin(source, there, calls) and there == target:
@@ -114,10 +120,11 @@ def _rename(source: str, target: str, calls: UpkeepCalls, fence: Callable[[], No
     return True
 
 
-def _sync(path: str, place: Place) -> None:
-    folder = os.path.dirname(path)
+def _sync(folder: str, place: Place) -> None:
     try:
         place.calls.sync_folder(folder)
+    except FileNotFoundError:
+        return  # it was never there, or the last file in it was moved and somebody tidied up
     except OSError as error:
         raise RolloutWriteError(path=folder, operation="sync", cause=error, hint=_HINT) from error
 

@@ -71,7 +71,7 @@ def _write_journal(place: Place, doomed: Sequence[DoomedThread]) -> str:
     path = journal_folder(place.home.path) / f"{secrets.token_hex(8)}.json"
     staged = StagedFile(os.fspath(path), calls)
     try:
-        make_folders(calls, path.parent)
+        make_folders(calls, path.parent, below=place.home.path)
         staged.write(lambda descriptor: write_all(calls, descriptor, data))
         staged.replace()
         calls.sync_folder(os.fspath(path.parent))

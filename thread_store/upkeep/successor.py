@@ -18,7 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from protocol.errors import NotARollout, RolloutExists, RolloutReplaced, RolloutUnreadable, RolloutWriteError
+from protocol.errors import (
+    NotARollout,
+    RolloutError,
+    RolloutExists,
+    RolloutReplaced,
+    RolloutUnreadable,
+    RolloutWriteError,
+)
 from rollout.file_lock import lock_rollout
 from rollout.kept import make_folders
 from rollout.source import is_compressed, raise_unreadable, status_of
@@ -89,12 +96,21 @@ def held_file(path: str, calls: UpkeepCalls) -> Iterator[int]:
             raise NotARollout(path=path, reason="it is a symbolic link") from error
         raise_unreadable(path, error, "open")
     try:
-        if not calls.is_regular(status_of(descriptor, path)):
-            raise NotARollout(path=path, reason="it is no regular file")
-        lock_rollout(descriptor, path)
+        _take(descriptor, path, calls)
         yield descriptor
     finally:
         let_go(calls, descriptor, path)
+
+
+def _take(descriptor: int, path: str, calls: UpkeepCalls) -> None:
+    try:
+        if not calls.is_regular(calls.fstat(descriptor)):
+            raise NotARollout(path=path, reason="it is no regular file")
+        lock_rollout(descriptor, path)
+    except OSError as error:
+        if isinstance(error, RolloutError):
+            raise
+        raise_unreadable(path, error, "lock")
 
 
 class _Change:

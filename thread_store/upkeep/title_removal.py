@@ -21,7 +21,7 @@ import msgspec
 from protocol.errors import RolloutWriteError
 from rollout.guarded_replace import replace_file
 from rollout.staged_file import TEMPORARY_SUFFIX, remove_file
-from rollout.syscalls import FILE_MODE
+from rollout.syscalls import FILE_MODE, drop
 from thread_store.forks.fork_copy import write_all
 from thread_store.locks.errors import LocksBusy
 from thread_store.upkeep.calls import UpkeepCalls
@@ -113,7 +113,7 @@ def _locked(path: str) -> Iterator[None]:
         _wait_for(descriptor, path)
         yield
     finally:
-        os.close(descriptor)
+        drop(descriptor, path)
 
 
 def _wait_for(descriptor: int, path: str) -> None:

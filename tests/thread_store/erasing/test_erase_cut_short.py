@@ -371,3 +371,26 @@ def test_journal_that_is_none_is_refused_by_name(tmp_path: Path, content: bytes)
     path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
     with pytest.raises(NotARollout):
         read_journal(os.fspath(path), calls=EraseCalls())
+
+
+@pytest.mark.parametrize("call", ["pwrite", "datasync", "sync_folder"])
+def test_erasing_again_while_the_disk_refuses_makes_no_second_plan(template: Path, call: str) -> None:
+    """What is half overwritten would be written down as it is, and found again by neither journal; what is
+    overwritten in the cache alone would not be found at all, and told as done."""
+
+    class Calls(EraseCalls):
+        """After the journal was written nothing is."""
+
+    def refuse(*_: object) -> None:
+        if find_journals(str(template / "sessions" / "any")):
+            raise OSError(errno.EIO, "bad disk")
+
+    honest = getattr(EraseCalls, call)
+    setattr(Calls, call, lambda self, *given: (refuse(), honest(self, *given))[1])
+    for _ in range(3):
+        with pytest.raises(RolloutWriteError):
+            erase(template, Calls())
+    assert len(find_journals(str(template / "sessions" / "any"))) == 1
+    erase(template, EraseCalls())
+    assert not find_journals(str(template / "sessions" / "any"))
+    assert not files_holding(Home(template))

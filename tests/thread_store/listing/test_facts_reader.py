@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import socket
+import time
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.thread_store.listing.homes import (
     uuid,
 )
 from thread_store.listing import facts_reader
+from thread_store.listing.first_prompt import shown_prompt
 from thread_store.listing.rollout_facts import HEAD_BYTES_MAX, TAIL_BYTES_MAX
 
 CONTEXT = "<environment_context>\n  <cwd>/from/context</cwd>\n</environment_context>"
@@ -372,3 +374,14 @@ def test_lone_surrogates_and_controls_come_through(made: HandMadeHome) -> None:
         % stamp(1).encode(),
     )
     assert made.one().preview == "a\ud800\x1b[31mb"
+
+
+@pytest.mark.parametrize("text", ["x" * 65_536, "\n" * 65_536, "## My request for Codex" * 2_900])
+def test_prompt_of_any_text_takes_one_look(text: str) -> None:
+    """The heading of an editor is searched for in linear time: a list of long prompts took seconds."""
+    begin = time.thread_time()
+    for _ in range(10):
+        shown_prompt(text)
+    assert time.thread_time() - begin < 1
+    assert shown_prompt(f"{text}\n## My request for Codex: mend it") in ("mend it", shown_prompt(text))
+    assert shown_prompt("a\n## My request for Codex: b\n## My request for Codex:\nc") == "c"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -446,3 +448,66 @@ def test_page_by_creation_looks_into_its_own_files_only(
     read.clear()
     made.page(limit=10, sort="updated", use_index=False)
     assert len(read) <= thread_list._AT_ONCE
+
+
+# While names change
+
+
+@pytest.mark.parametrize("sort", ["created", "updated"])
+@pytest.mark.parametrize("move", ["expand", "archive"])
+def test_thread_that_gets_another_name_while_it_is_listed_is_listed(
+    made: HandMadeHome, monkeypatch: pytest.MonkeyPatch, move: str, sort: str
+) -> None:
+    """Between the look at the names and that at the file it was expanded, or archived."""
+    path = made.add(1, ending=".zst")
+    made.add(2)
+    content = zstandard.compress(path.read_bytes())
+    made.write(path, content, at=1)
+    target = path.with_suffix("") if move == "expand" else made.path / "archived_sessions" / path.name
+    honest = thread_list.KnownFiles.facts
+
+    def facts(self: Any, status: Any) -> Any:
+        if path.exists() and status.name == path.name:
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(zstandard.decompress(content) if move == "expand" else content)
+            path.unlink()
+        return honest(self, status)
+
+    monkeypatch.setattr(thread_list.KnownFiles, "facts", facts)
+    page = made.page(sort=sort, archived=None)
+    assert sorted(each.thread_id for each in page.threads) == [uuid(1), uuid(2)]
+
+
+@pytest.mark.parametrize("sort", ["created", "updated"])
+def test_thread_that_is_taken_out_of_the_archive_while_names_are_read_is_listed(
+    made: HandMadeHome, monkeypatch: pytest.MonkeyPatch, sort: str
+) -> None:
+    """It comes into a folder that was looked at, from one that wasn't yet."""
+    made.add(1)
+    path, target = made.add(2, archived=True), made.place(2)
+    scandir = os.scandir
+
+    def scan(folder: Any) -> Any:
+        if str(folder).endswith("archived_sessions") and path.exists():
+            os.rename(path, target)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    assert sorted(each.thread_id for each in made.page(sort=sort).threads) == [uuid(1), uuid(2)]
+
+
+def test_file_that_cannot_be_looked_at_is_told(made: HandMadeHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that is missing without a word would be taken for one that is gone."""
+    made.add(1)
+    bad = made.add(2)
+    lstat = os.lstat
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path) == str(bad):
+            raise OSError(errno.EIO, "bad disk")
+        return lstat(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "lstat", refuse)
+    page = made.page()
+    assert [each.thread_id for each in page.threads] == [uuid(1)]
+    assert [each.path for each in page.passed_over] == [str(bad)]

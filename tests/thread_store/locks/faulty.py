@@ -55,6 +55,6 @@ def _scripted(name: str) -> Callable[..., Any]:
 
 for _name in (
     *("open", "open_new", "open_to_read", "make_private", "close", "flock", "unlock", "fstat", "lstat"),
-    *("read", "overwrite", "link", "replace", "unlink", "touch", "make_folder", "names_in"),
+    *("read", "overwrite", "link", "replace", "unlink", "touch", "make_folder", "sync_folder", "names_in"),
 ):
     setattr(FaultyLockCalls, _name, _scripted(_name))

@@ -282,3 +282,44 @@ def run_all(works: list[Callable[[], None]]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def test_lock_that_is_refused_once_is_no_file_system_without_flock(
+    locks: ThreadLocks, calls: FaultyLockCalls, path: Path
+) -> None:
+    """Under the coordination lock, which is flocked, ENOLCK passes; leases would find a file in their way."""
+    locks.acquire(THREAD).release()
+    calls.before["flock"] = [lambda: None, lambda: _refuse(errno.ENOLCK)]
+    with pytest.raises(RolloutUnreadable):
+        locks.acquire(THREAD)
+    lock = locks.acquire(THREAD)
+    assert not lock.holder.lease
+    lock.release()
+
+
+def _refuse(number: int) -> None:
+    raise OSError(number, os.strerror(number))
+
+
+@pytest.mark.guarantee("G2")
+def test_name_of_a_new_home_is_synced_before_anything_stands_in_it(tmp_path: Path) -> None:
+    """Who comes later finds the home there, and only looks at what is below it."""
+    calls = FaultyLockCalls()
+    home = tmp_path / "new" / "home"
+    calls.fail("sync_folder", errno.EIO)
+    locks = ThreadLocks(home, calls=calls)
+    with pytest.raises(RolloutUnreadable):
+        locks.acquire(THREAD)
+    assert home.is_dir()
+    assert not (home / "thread-writer-locks").exists()
+    synced: list[str] = []
+    calls.sync_folder = synced.append  # type: ignore[method-assign]
+    locks.acquire(THREAD).release()
+    assert synced == [str(home.parent)]
+
+
+def test_folder_above_the_home_that_is_not_ours_to_sync_is_no_obstacle(tmp_path: Path) -> None:
+    """A home below a folder that may not be read works as ever."""
+    calls = FaultyLockCalls()
+    calls.fail("sync_folder", errno.EACCES)
+    ThreadLocks(tmp_path, calls=calls).acquire(THREAD).release()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from protocol.errors import (
@@ -23,6 +23,7 @@ from protocol.errors import (
     WriterFenced,
 )
 from protocol.response_items import ResponseItem
+from rollout.source import is_compressed
 from tests.thread_store.histories import history, meta, place_of, turns, uuid, write_thread
 from tests.thread_store.upkeep.interrupted import uncut
 from tests.thread_store.upkeep.works import place_with
@@ -309,6 +310,7 @@ def test_beginning_is_told_whatever_the_form(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, more: bytes, packed: bool
 ) -> None:
     """By the bytes of both, decompressed."""
+    assume(not is_compressed(data + more))  # those four bytes turn up sooner or later
     folder = tmp_path_factory.mktemp("twins")
     whole, part = folder / "whole", folder / "part"
     whole.write_bytes(data + more)
