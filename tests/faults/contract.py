@@ -142,6 +142,7 @@ def _check_end(outcome: Outcome, promises: Promises) -> None:
         _replay(outcome)
     if promises.accepted == 0:
         return
+    assert outcome.rollout.exists(), f"(c) {promises.accepted} items were accepted, there is no rollout"
     data = outcome.rollout.read_bytes()
     found = look_at(data)
     assert found.numbers == list(range(promises.accepted)), (
@@ -222,6 +223,7 @@ def check_crash_restart(
 def _replay_after_crash(path: Path, count: int) -> None:
     """There is a file of unwritten items: with the rollout it must give the first `count` items at least."""
     _repair(path, [])
+    assert path.exists(), f"(a) after the replay of {count} items there is no rollout"
     numbers = look_at(path.read_bytes()).numbers
     assert len(numbers) == len(set(numbers)), f"(c) the replay doubled items: {numbers}"
     missing = set(range(count)) - set(numbers)
