@@ -24,14 +24,12 @@ from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
+from thread_store.looks import LOOKS_MAX, only_earlier
 
-__all__ = ["FRAGMENT_MIN", "LOOKS_MAX", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
+__all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
 FRAGMENT_MIN = 4
 """Fewer characters of an id than these name no thread."""
-
-LOOKS_MAX = 3
-"""So often a home is looked through whose names change meanwhile."""
 
 _DEPTH_MAX = 6
 """Folders below `sessions/` that are looked into: Codex makes three levels."""
@@ -119,14 +117,29 @@ class Home:
         """A file that gets another name meanwhile (archived, expanded) may be seen under neither: as long as
         names change it is looked again, a few times.
         """
-        found: list[StoredRollout] = []
+        looks: list[list[StoredRollout]] = []
         seen: dict[Path, _Folder] = {}
         for _ in range(LOOKS_MAX):
             self.passed_over = []
-            found = list(self._walk_all(seen, archived=archived))
+            looks.append(list(self._walk_all(seen, archived=archived)))
             if all(_changed_ns(path) == folder.changed_ns for path, folder in seen.items()):
-                break
-        return found
+                return looks[-1]
+        missed = only_earlier(looks, lambda each: each.path.name)
+        return looks[-1] + [
+            each for each in map(self._find_again, missed) if each and archived >= each.archived
+        ]
+
+    def _find_again(self, found: StoredRollout) -> StoredRollout | None:
+        """Where it stands by now; None: it went away."""
+        name = found.path.name.removesuffix(".zst")
+        folders = [found.path.parent, self.path / ARCHIVED_FOLDER]
+        if found.name.created is not None:
+            folders.append(self.path / found.name.folder)
+        for _ in range(LOOKS_MAX):
+            for path in (folder / each for folder in folders for each in (name, f"{name}.zst")):
+                if path.is_file() and not path.is_symlink():
+                    return StoredRollout(path, RolloutName.parse(path.name), path.parent == folders[1])
+        return None
 
     def _walk_all(self, seen: dict[Path, _Folder], *, archived: bool) -> Iterator[StoredRollout]:
         yield from self._walk(self.path / SESSIONS_FOLDER, seen, archived=False, depth=_DEPTH_MAX)

@@ -57,7 +57,7 @@ from thread_store.git_info import find_git_info
 from thread_store.home import Home
 from thread_store.locks import ThreadLocks, WriterLock
 from thread_store.locks.holder import redact_own_command
-from thread_store.open_threads import OpenThreads, flush, wait_for
+from thread_store.open_threads import OpenThreads, hand_over, wait_for
 from thread_store.search.search_query import SearchOptions, make_query
 from thread_store.search.thread_search import ThreadSearch
 from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
@@ -265,7 +265,7 @@ class LocalThreads:
         """Begin a thread with the history of another one up to `at` (by default its end), and open it.
 
         What recorders of this process have accepted for the source (and its sub-agents, if they are forked
-        too) is handed to the OS first.
+        too) is handed to the OS first; brought to stable storage, if the fork will rest on it.
 
         Raises:
             InvalidThreadId, ThreadNotFound: there is no such thread.
@@ -275,8 +275,12 @@ class LocalThreads:
         config = self._config_of(config)
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._threads.find_writing(source)
-        for each in self._threads.find_family(source) if with_subagents else [writing]:
-            flush(each)
+        family = [] if writing is None else [writing]
+        if with_subagents:
+            family = self._threads.find_family(source)
+        goal = Goal.SYNC if mode == "reference" else Goal.FLUSH
+        handed = [hand_over(each, goal) for each in family]
+        synced = [each for each in handed if each is not None] if mode == "reference" else []
         try:
             path = self.home.find_thread(source)
         except ThreadNotFound:
@@ -288,7 +292,13 @@ class LocalThreads:
             if with_subagents:
                 coordination = self.locks.coordinated()
                 made = fork_tree(
-                    source, home=self.home, thread_id=child, point=at, mode=mode, coordination=coordination
+                    source,
+                    home=self.home,
+                    thread_id=child,
+                    point=at,
+                    mode=mode,
+                    coordination=coordination,
+                    synced=synced,
                 )
             else:
                 forked = make_fork(
@@ -299,6 +309,7 @@ class LocalThreads:
                     point=at,
                     mode=mode,
                     coordination=self.locks.coordinated(),
+                    synced=synced,
                     progress=progress,
                 )
                 made = [forked]

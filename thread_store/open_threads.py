@@ -22,7 +22,7 @@ from thread_store.errors import StoreClosed, ThreadsUnwritten
 from thread_store.subagents import family_of
 from thread_store.thread import RELEASE_SECONDS_MAX, OpenThread
 
-__all__ = ["OpenThreads", "close_all", "discard", "flush", "wait_for"]
+__all__ = ["OpenThreads", "close_all", "discard", "hand_over", "wait_for"]
 
 
 class OpenThreads:
@@ -156,13 +156,15 @@ def wait_for(opened: OpenThread, goal: Goal) -> None:
     barrier.wait_blocking(None)
 
 
-def flush(opened: OpenThread | None) -> None:
-    """Hand to the OS what it has accepted; nothing to do where it isn't open, or not any more."""
+def hand_over(opened: OpenThread, goal: Goal) -> str | None:
+    """Hand what it has accepted to the OS, or bring it to stable storage. Returns the file; None: its writer
+    has ended, or doesn't own it any more.
+    """
     try:
-        if opened is not None:
-            wait_for(opened, Goal.FLUSH)
+        wait_for(opened, goal)
     except (RecorderClosed, WriterFenced):
-        return
+        return None
+    return opened.core.path
 
 
 def discard(opened: OpenThread) -> None:

@@ -75,7 +75,8 @@ def kill_stores(runs: int, *, seed: int, parallel: int = 2) -> Iterator[StoreKil
                     report.failures.append((command, failure))
                 yield report
     finally:
-        shutil.rmtree(base, ignore_errors=True)
+        if not report.failures:  # else the homes are there to be looked at
+            shutil.rmtree(base, ignore_errors=True)
 
 
 class _Chain:

@@ -58,6 +58,8 @@ class _Life:
         """Those that a producer has."""
         self.rng = random.Random(seed)
         self.archived: set[int] = set()
+        self.pruning: list[Pen] | None = None
+        """While one prunes: the threads that it may delete."""
         self._secrets = 0
 
     def take(self, *, archived: bool | None = False) -> Pen | None:
@@ -81,6 +83,9 @@ class _Life:
             else:
                 pen = await self.session.create()
                 self.busy.append(pen)
+                if self.pruning is not None and pen.thread_id:
+                    self.pruning.append(pen)
+                    self.session.mark("begin", operation="delete", key=pen.key)
             for _ in range(self.rng.randint(1, 6)):
                 await self._record(pen)
             await self.session.close(pen)
@@ -171,11 +176,12 @@ class _Life:
         """
         idle, self.idle = self.idle, []
         self.session.mark("begin", operation="prune", key=None)
-        written = [pen for pen in self.busy if pen.thread_id]
-        for pen in (*idle, *written):
+        may_go = self.pruning = [*idle, *(pen for pen in self.busy if pen.thread_id)]
+        for pen in tuple(may_go):
             self.session.mark("begin", operation="delete", key=pen.key)
         gone = await asyncio.to_thread(_prune, self.session)
-        for pen in (*idle, *written) if gone is not None else ():
+        self.pruning = None
+        for pen in may_go if gone is not None else ():
             if pen.thread_id in gone:
                 self.session.mark("done", operation="delete", key=pen.key)
             else:

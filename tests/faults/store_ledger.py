@@ -154,7 +154,7 @@ class StoreLedger:
             self.secret = "erasing"
         elif operation in ("archive", "unarchive"):
             self.threads[note["key"]].archived = None
-        elif operation == "delete":
+        elif operation == "delete" and self.threads[note["key"]].deleted is not True:
             self.threads[note["key"]].deleted = None
 
     def _take_done(self, note: dict[str, Any]) -> None:
@@ -167,8 +167,9 @@ class StoreLedger:
             self.threads[note["key"]].deleted = True
 
     def _take_spared(self, note: dict[str, Any]) -> None:
-        """A prune that might have deleted it did not."""
-        self.threads[note["key"]].deleted = False
+        """A prune that might have deleted it did not; perhaps because an earlier one had."""
+        told = self.threads[note["key"]]
+        told.deleted = told.deleted is True
 
     def _take_partly(self, note: dict[str, Any]) -> None:
         """The report named what could not be done."""

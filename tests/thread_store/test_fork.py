@@ -25,10 +25,12 @@ from protocol.errors import (
     NotARollout,
     RolloutError,
     RolloutExists,
+    RolloutWriteError,
     ThreadNotFound,
 )
 from protocol.response_items import ResponseItem
 from rollout import RolloutRecorder, read_rollout
+from tests.rollout.faulty import Fault, fails
 from tests.thread_store.histories import (
     Script,
     body_lines,
@@ -526,6 +528,18 @@ def test_base_is_durable_before_the_reference_has_a_name(home: Home) -> None:
     names = [name for name, _ in calls.log if name in ("datasync", "link", "sync_folder", "write")]
     assert names == ["datasync", *["sync_folder"] * 5, "write", "datasync", "link", *["sync_folder"] * 5]
     assert calls.log[-1][1] == (str(home.path),)
+
+
+def test_base_whose_sync_failed_is_not_believed_at_the_second_try(home: Home) -> None:
+    """The system tells of it once, and counts the pages as clean: a sync that succeeds then proves nothing.
+    Its writer can vouch for it, and a copy has pages of its own."""
+    source = write_thread(home, A, turns(1))
+    with pytest.raises(RolloutWriteError):
+        fork(home, source, B, mode="reference", calls=ScriptedCalls(Fault("datasync", fails(5))))
+    with pytest.raises(RolloutWriteError, match="copy"):
+        fork(home, source, B, mode="reference")
+    fork(home, source, B, mode="reference", synced=[str(source)])
+    fork(home, source, C)
 
 
 # One history, three ways to it

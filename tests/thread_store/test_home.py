@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from protocol.errors import InvalidThreadId, RolloutUnreadable, ThreadNotFound
 from rollout.paths import RolloutName
 from thread_store.errors import AmbiguousThread
 from thread_store.home import Home
+from thread_store.looks import LOOKS_MAX
 
 A = "01960000-aaaa-7000-8000-00000000a001"
 B = "01960000-bbbb-7000-8000-00000000b002"
@@ -278,3 +280,35 @@ def test_folder_that_cannot_be_listed_is_named_however_often_the_home_is_looked_
     assert {each.name.thread_id for each in home.rollouts()} == {A, C}
     assert looks > 1
     assert [each.path for each in home.passed_over] == [str(hidden)]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_file_that_moves_at_every_look_is_found(
+    home: Home, monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    """Each look but the first misses it: it is where it was seen before. One that was deleted is gone."""
+    place(home, A)
+    moving = place(home, B, 1)
+    aside = home.path / "aside"
+    scandir, looks = os.scandir, 0
+
+    def scan(folder: str | Path) -> AbstractContextManager[Iterable[os.DirEntry[str]]]:
+        nonlocal looks
+        if str(folder) != str(moving.parent):
+            return scandir(folder)
+        looks += 1
+        place(home, C, looks)  # so it is never at rest
+        if looks > 1:
+            os.rename(moving, aside)
+        with scandir(folder) as listing:
+            entries = list(listing)
+        if looks > 1 and not (gone and looks == LOOKS_MAX):
+            os.rename(aside, moving)
+        place(home, C, 12 + looks)
+        return nullcontext(entries)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    found = {each.name.thread_id: each.path for each in home.rollouts()}
+    assert looks == LOOKS_MAX
+    assert found.keys() == ({A, C} if gone else {A, B, C})
+    assert all(path.exists() for path in found.values())

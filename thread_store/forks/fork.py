@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,7 @@ from thread_store.chain.segments import Segment
 from thread_store.forks.fork_copy import ForkCalls, Progress, copy_range, write_all
 from thread_store.forks.fork_meta import MetaOrigin, fork_payload, left_out_line, meta_line, padded_meta_line
 from thread_store.forks.new_file import make_file
+from thread_store.forks.source_sync import sync_source
 from thread_store.home import Home
 
 __all__ = [
@@ -74,6 +75,7 @@ def make_fork(
     meta_changes: Mapping[str, Any] | None = None,
     partial: bool = False,
     coordination: AbstractContextManager[object] | None = None,
+    synced: Container[str] = (),
     progress: Progress | None = None,
     calls: ForkCalls | None = None,
 ) -> Fork:
@@ -82,8 +84,9 @@ def make_fork(
     Blocks. Needs no lock of the source. `thread_id` is the new one; `meta_changes` are keys of its
     meta (None takes one away). A reference child is copied with its whole chain; where that is
     broken, `partial` copies what can be read. A reference needs a paginated source in the same
-    home, and `coordination` is held while it gets its name. On return the fork, its name and what it
-    rests on are on stable storage.
+    home, and `coordination` is held while it gets its name. `synced`: the files that their writers have
+    brought to stable storage already; what a reference rests on besides is synced here. On return the
+    fork, its name and what it rests on are on stable storage.
 
     Raises:
         ThreadNotFound, NotARollout, RolloutUnreadable: the source can't be read, or is of an older format.
@@ -109,7 +112,7 @@ def make_fork(
         copied = 0
         if base is not None:
             reference = NewReference(target, payload, base, border, lineage, home)
-            make_reference(reference, calls=calls, coordination=coordination)
+            make_reference(reference, calls=calls, coordination=coordination, synced=synced)
         else:
             header = padded_meta_line(payload, 0 if origin.numbered else None)
             copied = _make_copy(target, header, lineage, border, calls=calls, progress=progress)
@@ -251,9 +254,13 @@ def _lies_in(home: Home, path: str) -> bool:
 
 
 def make_reference(
-    reference: NewReference, *, calls: ForkCalls, coordination: AbstractContextManager[object] | None
+    reference: NewReference,
+    *,
+    calls: ForkCalls,
+    coordination: AbstractContextManager[object] | None,
+    synced: Container[str] = (),
 ) -> None:
-    """Make a rollout that goes on from a border of another one, which is synced first.
+    """Make a rollout that goes on from a border of another one, which is synced first, if it isn't yet.
 
     Raises:
         ForkRefused: its place is in another home than its base, where nobody would find that.
@@ -267,8 +274,9 @@ def make_reference(
     line = meta_line(payload, base.end_ordinal_exclusive)
 
     def fill(descriptor: int) -> None:
-        with lineage.open(border.place.segment) as file:
-            calls.datasync(file.descriptor)
+        if segment.path not in synced:
+            with lineage.open(border.place.segment) as file:
+                sync_source(file, calls)
         for folder in folders_up_to_home(segment.path):
             calls.sync_folder(folder)
         write_all(calls, descriptor, line)

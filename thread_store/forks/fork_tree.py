@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any
@@ -39,14 +39,15 @@ def fork_tree(
     meta_changes: Mapping[str, Any] | None = None,
     created: datetime | None = None,
     coordination: AbstractContextManager[object] | None = None,
+    synced: Container[str] = (),
     calls: ForkCalls | None = None,
 ) -> list[Fork]:
     """Fork a thread up to a point, and its sub-agents up to their ends. The fork of the thread comes first.
 
     Left out are sub-agents that began after the point, by the times in their metas and in the first
     record behind it. `thread_id` and `meta_changes` are the thread's own; the sub-agents get new ids.
-    With mode `reference`, `coordination` is held over all of it. Durability and errors are those
-    of `make_fork`; if one fork fails, those made before it are removed again.
+    With mode `reference`, `coordination` is held over all of it; `synced` as in `make_fork`. Durability
+    and errors are those of `make_fork`; if one fork fails, those made before it are removed again.
     """
     calls = calls or ForkCalls()
     tree = build_tree(home)
@@ -72,6 +73,7 @@ def fork_tree(
                     point=point if node is root else None,
                     mode=mode,
                     meta_changes=changes,
+                    synced=synced,
                     calls=calls,
                 )
                 made.append(fork)

@@ -18,7 +18,7 @@ import os
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from pathlib import Path
 from zlib import adler32, crc32
@@ -26,10 +26,10 @@ from zlib import adler32, crc32
 from protocol.errors import RolloutUnreadable
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
-from thread_store.home import LOOKS_MAX
 from thread_store.listing.folder_names import FolderCache, FolderNames, FolderState
 from thread_store.listing.regular_names import ID, KEY, is_regular, tail_of
 from thread_store.listing.thread_files import FileRef, StatFields, StatFile, ThreadFiles
+from thread_store.looks import LOOKS_MAX, only_earlier
 
 __all__ = ["HomeFiles"]
 
@@ -94,15 +94,15 @@ class HomeFiles:
         """Looked again while names change, a few times: what is archived or expanded meanwhile may be seen
         under neither name.
         """
-        folders: list[tuple[str, FolderNames]] = []
+        looks: list[list[tuple[str, FolderNames]]] = []
         for _ in range(LOOKS_MAX):
             self._states.clear()
             self._seen.clear()
             self._all_settled = True
-            folders = list(self._named_folders())
+            looks.append(list(self._named_folders()))
             if self._is_at_rest():
-                break
-        return folders
+                return looks[-1]
+        return looks[-1] + _by_folder(only_earlier([_refs(each) for each in looks], lambda each: each.name))
 
     def _is_at_rest(self) -> bool:
         return all(_state_of(f"{self.path}/{folder}") == state for folder, state in self._seen.items())
@@ -163,15 +163,7 @@ class HomeFiles:
         """The current file of each thread, as the fields of a `StatFile`; and the threads of several files,
         by id.
         """
-        regular: list[StatFields] = []
-        odd: list[StatFields] = []
-        for _ in range(LOOKS_MAX):
-            regular, odd = [], []
-            self._seen.clear()
-            self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
-            self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
-            if self._is_at_rest():
-                break
+        regular, odd = self._stat_at_rest()
         ids = [name[ID] for _, name, _, _, _ in regular]
         several: set[str] = set()
         if len(set(ids)) != len(ids):
@@ -189,6 +181,21 @@ class HomeFiles:
             threads[thread_id] = found = ThreadFiles.of(each.ref for each in group)
             regular.append(next(each for each in group if each.ref == found.current))
         return regular, threads
+
+    def _stat_at_rest(self) -> tuple[list[StatFields], list[StatFields]]:
+        """The files of regular names, and the others; looked again while names change, as by name."""
+        looks: list[tuple[list[StatFields], list[StatFields]]] = []
+        for _ in range(LOOKS_MAX):
+            regular, odd = look = list[StatFields](), list[StatFields]()
+            looks.append(look)
+            self._seen.clear()
+            self._walk_stat(SESSIONS_FOLDER, _DEPTH_MAX, regular, odd)
+            self._walk_stat(ARCHIVED_FOLDER, 0, regular, odd)
+            if self._is_at_rest():
+                return look
+        for each in only_earlier([regular + odd for regular, odd in looks], _name_of):
+            (regular if is_regular(_name_of(each)) else odd).append(each)
+        return regular, odd
 
     def _walk_stat(
         self,
@@ -227,6 +234,31 @@ class HomeFiles:
             return
         for name in folders if depth else ():
             self._walk_stat(f"{folder}/{name}", depth - 1, regular, odd)
+
+
+def _name_of(fields: StatFields) -> str:
+    return fields[1]
+
+
+def _refs(folders: Iterable[tuple[str, FolderNames]]) -> list[FileRef]:
+    return [FileRef(folder, name) for folder, names in folders for name in (*names.regular, *names.odd)]
+
+
+def _by_folder(files: Iterable[FileRef]) -> list[tuple[str, FolderNames]]:
+    found: dict[str, list[str]] = {}
+    for each in files:
+        found.setdefault(each.folder, []).append(each.name)
+    return [
+        (
+            folder,
+            FolderNames(
+                [],
+                [each for each in names if not is_regular(each)],
+                regular=sorted(filter(is_regular, names), reverse=True),
+            ),
+        )
+        for folder, names in found.items()
+    ]
 
 
 def _folder_state(path: str) -> FolderState:

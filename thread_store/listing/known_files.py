@@ -20,6 +20,7 @@ from thread_store.listing.home_files import HomeFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
 from thread_store.listing.rollout_facts import GONE, RolloutFacts
 from thread_store.listing.thread_files import FileRef, StatFile, ThreadFiles
+from thread_store.looks import LOOKS_MAX
 
 if TYPE_CHECKING:
     from thread_store.listing.earlier_state import EarlierState
@@ -46,7 +47,7 @@ class KnownFiles:
         """What the system says of it, also if it was archived, expanded or the like since; None if it is no
         plain file (any more), or can't be looked at.
         """
-        for each in (ref, *_elsewhere(ref)):
+        for each in (ref, *_elsewhere(ref)) * LOOKS_MAX:  # it may move while it is looked for
             try:
                 status = os.lstat(self._path(each))
             except (FileNotFoundError, NotADirectoryError):
@@ -85,6 +86,18 @@ class KnownFiles:
             if self._index is not None and known.problem_code not in _PASSING:
                 self._index.keep_facts(_stamp_of(status), known)
         return known
+
+    def standing(self, status: StatFile) -> StatFile | None:
+        """The file with its facts, wherever it was moved to meanwhile; None: it went away."""
+        for _ in range(LOOKS_MAX):
+            if self.facts(status).problem_code != GONE:
+                return status
+            del self._facts[status.ref]
+            moved = self.stat(status.ref)
+            if moved is None:
+                return None
+            status = moved
+        return None
 
     def earlier(self, status: StatFile, as_of_ms: int) -> EarlierState | None:
         """How a file stood at an earlier moment."""

@@ -205,11 +205,10 @@ class _ThreadList:
 
     def _standing_entry(self, status: StatFile, thread: ThreadFiles) -> ThreadEntry | None:
         """The entry of a thread, if the filters take it, wherever its file was moved to meanwhile."""
-        if self._known.facts(status).problem_code == GONE:
-            moved = self._known.stat(status.ref)
-            if moved is None or moved.ref == status.ref:
-                return None
-            status = moved
+        standing = self._known.standing(status)
+        if standing is None:
+            return None
+        status = standing
         if status.ref != thread.current and not self._filter.takes_files(status.ref, thread.created_key):
             return None
         return self._entry(status, thread)

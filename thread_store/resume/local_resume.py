@@ -26,7 +26,7 @@ from thread_store.home import StoredRollout
 from thread_store.listing.cwd_filter import CwdFilter
 from thread_store.local_threads import LocalThreads, read_meta
 from thread_store.locks.seen import LockState
-from thread_store.open_threads import discard, flush, wait_for
+from thread_store.open_threads import discard, hand_over, wait_for
 from thread_store.resume.call_decision import Outcome, decision_item, find_uncertain
 from thread_store.resume.recovery import recovery_items
 from thread_store.resume.resumable import Resumable, folder_filter, is_candidate, nothing_resumable
@@ -57,7 +57,8 @@ def load_resume_state(threads: LocalThreads, thread_id: str, *, deep: bool = Fal
         RolloutWriteError: it is open here, and what it has can't be written.
     """
     wanted = ThreadId.parse(thread_id)
-    flush(threads.find_writing(wanted))
+    if (writing := threads.find_writing(wanted)) is not None:
+        hand_over(writing, Goal.FLUSH)
     state = _read(threads, threads.home.find_thread(wanted), deep=deep)
     writer = _writers(threads).get(wanted) or find_writer(state.path)
     return state.with_refusals(surrounding_refusals(state, writer=writer))
@@ -196,7 +197,7 @@ def resolve_call(
 
     opened = threads.find_writing(wanted)
     if opened is not None:
-        flush(opened)
+        hand_over(opened, Goal.FLUSH)
         judge(threads.home.find_thread(wanted))
         opened.core.pending.append(decision)
         wait_for(opened, Goal.SYNC)
