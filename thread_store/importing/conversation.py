@@ -52,6 +52,7 @@ class Conversation:
         self._format = format
         self._path = path
         self._created_ms = created_ms
+        self._at_ms = max(0, created_ms)
         self._cwd = cwd
         self._model: str | None = None
         self._turn_id: str | None = None
@@ -61,6 +62,11 @@ class Conversation:
         self._answered: set[str] = set()
         self._without_id: list[str] = []
         self._nameless = 0
+
+    def at(self, at_ms: int | None) -> int:
+        """A moment of the source; without one, that of what stands before."""
+        self._at_ms = max(self._at_ms, at_ms or 0)
+        return self._at_ms
 
     # Turns
 
@@ -120,9 +126,13 @@ class Conversation:
 
     # What was said
 
-    def user(self, text: str, at_ms: int, *, images: Sequence[str] = ()) -> list[RolloutItem]:
-        """Somebody typed it: a turn begins, or what goes on is steered."""
+    def user(
+        self, text: str, at_ms: int, *, images: Sequence[str] = (), sent: str | None = None
+    ) -> list[RolloutItem]:
+        """Somebody typed it: a turn begins, or what goes on is steered. `sent`: what the model got for it."""
         made = tracks.user_message(text, images=images, item_id=self._item_id())
+        if sent is not None and sent != text:
+            made[0] = tracks.user_message(sent, images=images, item_id="")[0]
         ended = self.end_turn(at_ms) if not self._open else []
         return [*ended, *self._in_turn(at_ms, made)]
 
