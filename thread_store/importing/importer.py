@@ -123,6 +123,7 @@ class _Import:
         self._records = 0
         self._said = 0
         self._title: str | None = None
+        self._encoder = ThreadLines(thread, parent_id=parent_id)
         self._calls = ForkCalls()
 
     def run(self) -> Imported:
@@ -137,7 +138,7 @@ class _Import:
     # What the source says
 
     def _lines(self) -> Iterator[bytes]:
-        lines = ThreadLines(self._thread, parent_id=self._parent_id)
+        lines = self._encoder = ThreadLines(self._thread, parent_id=self._parent_id)
         self._kept.clear()
         self._records, self._said = 0, 0
         yield lines.first()
@@ -158,7 +159,6 @@ class _Import:
                 yield made
 
     def _ending(self) -> bytes:
-        lines = ThreadLines(self._thread, parent_id=self._parent_id)
         state = {
             "format": self._thread.format,
             "id": self._thread.id,
@@ -168,7 +168,7 @@ class _Import:
             "kept": dict(sorted(self._kept.items())),
             "damaged": len(self._reader.damaged),
         }
-        return lines.of_step([RolloutItem.raw("x_import", state)], None)
+        return self._encoder.of_step([RolloutItem.raw("x_import", state)], None)
 
     def _is_as_it_was(self, path: str) -> bool:
         with ReverseJsonlScanner(path) as scanner:

@@ -16,6 +16,7 @@ from rollout.source import raise_unreadable
 from thread_store.importing import claude_code, gemini_cli, opencode, pi
 from thread_store.importing.json_lines import parse_json, read_json_lines
 from thread_store.importing.source import SourceReader
+from thread_store.importing.threads import thread_id_of
 
 __all__ = ["FORMATS", "FoundSource", "find_sources"]
 
@@ -48,6 +49,17 @@ class FoundSource(NamedTuple):
     def open(self) -> SourceReader:
         """Its reader. Raises RolloutUnreadable."""
         return FORMATS[self.format][1](self.path, self.parent)
+
+    @property
+    def parent_thread_id(self) -> str | None:
+        """The thread that the parent is, or would be, imported as; None: its file isn't there."""
+        if self.parent is None:
+            return None
+        above = os.path.dirname(os.path.dirname(os.path.dirname(self.path)))
+        path = os.path.join(above, f"{self.parent}.jsonl")
+        return (
+            thread_id_of(FORMATS[self.format][1](path, None).threads()[0]) if os.path.isfile(path) else None
+        )
 
 
 def find_sources(

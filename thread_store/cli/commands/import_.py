@@ -84,7 +84,13 @@ class _Summary:
         from thread_store.importing.importer import import_source
 
         try:
-            done = import_source(source.open(), place, dry_run=self._dry_run, progress=self._advance)
+            done = import_source(
+                source.open(),
+                place,
+                dry_run=self._dry_run,
+                parent_id=source.parent_thread_id,
+                progress=self._advance,
+            )
         except RolloutError as error:
             self.refuse(error)
             return
