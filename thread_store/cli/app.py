@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -24,6 +25,7 @@ COMMANDS = {
     "demo": "Watch an agent being killed and lose nothing it was promised.",
     "erase": "Overwrite what should not have been recorded; it can't be undone.",
     "fork": "Begin a new thread with the history of another one.",
+    "import": "Import what other programs recorded, as threads of this home.",
     "label": "Put labels on a thread and take them off again.",
     "list": "List threads, the ones that were written last first.",
     "prune": "Delete old threads; without -y only say what would go.",
@@ -53,7 +55,8 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"thread_store.cli.commands.{cmd_name.replace('-', '_')}").command
+        module = cmd_name.replace("-", "_") + "_" * iskeyword(cmd_name)
+        command = import_module(f"thread_store.cli.commands.{module}").command
         assert isinstance(command, click.Command)
         return command
 

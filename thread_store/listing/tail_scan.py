@@ -54,6 +54,8 @@ class TailScan:
         self._stamp = line.timestamp or self._stamp
         if line.ordinal is not None:
             self._ordinal = max(line.ordinal, -1 if self._ordinal is None else self._ordinal)
+        if line.type == "x_import":
+            self._turn = TurnState.UNKNOWN  # whoever recorded it first may have said no end; nobody died here
         if line.type in ("event_msg", "response_item", "x_writer", "x_call"):
             payload = line.payload_object()
             if isinstance(payload, dict):
