@@ -55,7 +55,7 @@ def looks_like(values: list[dict[str, Any]]) -> bool:
 class ClaudeCodeReader:
     """One file. `parent`: the session that a sub-agent's file lies beside."""
 
-    def __init__(self, path: str, *, parent: str | None = None) -> None:
+    def __init__(self, path: str, parent: str | None = None) -> None:
         self.path = path
         self.damaged: list[SourceDamage] = []
         self._parent = parent

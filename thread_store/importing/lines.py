@@ -23,12 +23,13 @@ class ThreadLines:
         self._numbered = not thread.branches
         self._next = 0
         self._at_ms = max(0, thread.created_ms)
+        self._stamp = format_timestamp(self._at_ms)
         self.thread_id = thread_id_of(thread)
         self.meta = SessionMeta(
             id=self.thread_id,
             session_id=parent_id or self.thread_id,
             parent_thread_id=parent_id,
-            timestamp=format_timestamp(self._at_ms),
+            timestamp=self._stamp,
             cwd=thread.cwd,
             originator=thread.originator,
             cli_version=thread.version or "unknown",
@@ -43,14 +44,15 @@ class ThreadLines:
 
     def of_step(self, items: list[RolloutItem], at_ms: int | None) -> bytes:
         """The lines of what was said at a moment; without one, at that of what stands before."""
-        self._at_ms = max(self._at_ms, at_ms or 0)
+        if at_ms is not None and at_ms > self._at_ms:
+            self._at_ms, self._stamp = at_ms, format_timestamp(at_ms)
         return b"".join(map(self._line, items))
 
     def _line(self, item: RolloutItem) -> bytes:
         ordinal = None
         if self._numbered and not item.record_type.startswith("x_"):
             ordinal, self._next = self._next, self._next + 1
-        return encode_item(item, timestamp=format_timestamp(self._at_ms), ordinal=ordinal)
+        return encode_item(item, timestamp=self._stamp, ordinal=ordinal)
 
 
 def _subagent_of(parent_id: str) -> dict[str, object]:

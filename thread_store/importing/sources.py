@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
 from rollout.source import raise_unreadable
-from thread_store.importing import claude_code, gemini_cli, opencode, pi
+from thread_store.importing import atif, claude_code, gemini_cli, my_code_agent, old_codex, opencode, pi
 from thread_store.importing.json_lines import parse_json, read_json_lines
 from thread_store.importing.source import SourceReader
 from thread_store.importing.threads import thread_id_of
@@ -24,19 +24,17 @@ _HEAD_LINES = 20
 _DOCUMENT_BYTES_MAX = 1 << 30
 _Detect = Callable[[list[dict[str, Any]]], bool]
 
-FORMATS: dict[str, tuple[_Detect, Callable[[str, str | None], SourceReader]]] = {
-    "claude": (
-        claude_code.looks_like,
-        lambda path, parent: claude_code.ClaudeCodeReader(path, parent=parent),
-    ),
+FORMATS: dict[str, tuple[_Detect | None, Callable[[str, str | None], SourceReader]]] = {
+    "claude": (claude_code.looks_like, claude_code.ClaudeCodeReader),
     "gemini": (gemini_cli.looks_like, lambda path, parent: gemini_cli.GeminiCliReader(path)),
     "pi": (pi.looks_like, lambda path, parent: pi.PiReader(path)),
-    "omp": (pi.looks_like, lambda path, parent: pi.PiReader(path)),
+    "omp": (None, lambda path, parent: pi.PiReader(path)),
     "opencode": (opencode.looks_like, lambda path, parent: opencode.OpencodeReader(path)),
+    "mycodeagent": (my_code_agent.looks_like, lambda path, parent: my_code_agent.MyCodeAgentReader(path)),
+    "atif": (atif.looks_like, lambda path, parent: atif.AtifReader(path)),
+    "codex": (None, lambda path, parent: old_codex.OldCodexReader(path)),
 }
-"""By the name that `--from` takes: how its files look, and who reads them."""
-
-_AUTO = ("claude", "gemini", "pi", "opencode")
+"""By the name that `--from` takes: how its first records look (None: another way), and who reads it."""
 
 
 class FoundSource(NamedTuple):
@@ -82,7 +80,7 @@ def find_sources(
         if not os.path.isdir(path):
             found = _kind_of(path, format)
             if found is None:
-                names = ", ".join(_AUTO)
+                names = ", ".join(FORMATS)
                 raise NotARollout(
                     path=path, reason=f"it is no session of {names}", hint="Name its kind with --from"
                 )
@@ -121,7 +119,10 @@ def _kind_of(path: str, format: str | None) -> str | None:
     if format is not None:
         return format
     values = _head_of(path)
-    return next((name for name in _AUTO if FORMATS[name][0](values)), None)
+    for name, (looks_like, _) in FORMATS.items():
+        if looks_like is not None and looks_like(values):
+            return name
+    return "codex" if values and "payload" not in values[0] and old_codex.is_old(path) else None
 
 
 def _head_of(path: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Gemini CLI, pi, omp and opencode: what their records become."""
+"""Gemini CLI, pi, omp, opencode, ATIF, MyCodeAgent, old Codex: what their records become."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from tests.thread_store.histories import uuid
 from tests.thread_store.importing.made import records, said, take, write_lines
+from thread_store.importing.atif import AtifReader
 from thread_store.importing.gemini_cli import GeminiCliReader
+from thread_store.importing.my_code_agent import MyCodeAgentReader
 from thread_store.importing.opencode import OpencodeReader
 from thread_store.importing.pi import PiReader
 from thread_store.importing.source import SourceReader
+from thread_store.importing.sources import find_sources
 
 
 def imported(reader: SourceReader, tmp_path: Path) -> list[tuple[str, Any]]:
@@ -279,3 +283,117 @@ def test_opencode_compaction_and_revert_are_what_they_are(tmp_path: Path) -> Non
     kinds = [each[0] for each in imported(OpencodeReader(str(path)), tmp_path)]
     said_or_done = [each for each in kinds if each != "task_complete"]
     assert said_or_done == ["user", "agent", "compacted", "user", "agent", "back"]
+
+
+# ATIF
+
+
+def test_atif_step_is_an_answer_with_its_calls(tmp_path: Path) -> None:
+    """Thought, text, calls and what they gave back; context that was copied was not typed."""
+    call = {"tool_call_id": "c1", "function_name": "f", "arguments": {"a": 1}}
+    steps = [
+        {"step_id": 1, "source": "system", "message": "be good"},
+        {"step_id": 2, "source": "user", "message": "earlier", "is_copied_context": True},
+        {"step_id": 3, "source": "user", "message": "hi"},
+        {
+            "step_id": 4,
+            "source": "agent",
+            "message": "",
+            "reasoning_content": "hm",
+            "tool_calls": [call],
+            "observation": {"results": [{"source_call_id": "c1", "content": "ok"}]},
+        },
+        {"step_id": 5, "source": "agent", "message": "done"},
+    ]
+    path = tmp_path / "t.json"
+    agent = {"name": "x", "version": "1"}
+    path.write_text(
+        json.dumps({"schema_version": "ATIF-v1.8", "session_id": "s", "agent": agent, "steps": steps})
+    )
+    assert imported(AtifReader(str(path)), tmp_path) == [
+        ("user", "hi"),
+        ("thought", "hm"),
+        ("call", ("c1", "f", '{"a":1}')),
+        ("result", ("c1", "ok")),
+        ("agent", "done"),
+        ("task_complete", None),
+    ]
+
+
+# MyCodeAgent
+
+
+def test_my_code_agent_transcript_is_a_conversation(tmp_path: Path) -> None:
+    """Messages, the lifecycle of calls, a checkpoint with what it keeps; another session's record is kept."""
+
+    def event(number: int, kind: str, session: str = "s", **payload: Any) -> dict[str, Any]:
+        return {
+            "event_id": f"evt-{number}",
+            "timestamp": f"2026-01-01T00:00:{number:02}.000001Z",
+            "session_id": session,
+            "event_type": kind,
+            "payload": payload,
+            "schema_version": 1,
+        }
+
+    read = {"tool_name": "Read", "tool_call_id": "c1"}
+    lines = [
+        event(1, "message", role="user", content="go"),
+        event(
+            2, "tool_lifecycle", tool_name="Read", tool_call_id="c1", status="requested", arguments={"p": 1}
+        ),
+        event(3, "tool_lifecycle", **read, status="started"),
+        event(4, "tool_lifecycle", **read, status="completed", output="text"),
+        event(5, "message", role="assistant", content="done"),
+        event(6, "message", "other", role="user", content="not ours"),
+        event(7, "checkpoint", summary="in short", retain_start_idx=1),
+        event(8, "terminal", reason="final"),
+    ]
+    home = tmp_path / "home"
+    (done,) = take(MyCodeAgentReader(str(write_lines(tmp_path / "t.jsonl", lines))), home)
+    assert said(home, done.thread_id) == [
+        ("user", "go"),
+        ("call", ("c1", "Read", '{"p":1}')),
+        ("result", ("c1", "text")),
+        ("agent", "done"),
+        ("compacted", None),
+        ("task_complete", None),
+    ]
+    assert done.kept == {"message/user": 1}
+    (compacted,) = (each["payload"] for each in records(home, done.thread_id) if each["type"] == "compacted")
+    texts = [each["content"][0]["text"] for each in compacted["replacement_history"]]
+    assert texts == ["in short", "done"]
+
+
+# Codex, before the envelope
+
+
+def test_old_codex_rollout_goes_on(tmp_path: Path) -> None:
+    """Bare items get both tracks; the folder is that of the first context, which nobody typed."""
+
+    def message(role: str, words: str) -> dict[str, Any]:
+        kind = "output_text" if role == "assistant" else "input_text"
+        return {"type": "message", "role": role, "content": [{"type": kind, "text": words}]}
+
+    lines = [
+        {"id": uuid(5), "timestamp": HEAD["startTime"], "instructions": None},
+        {"record_type": "state"},
+        message("user", "<environment_context>\n  <cwd>/srv/old</cwd>\n</environment_context>"),
+        message("user", "go"),
+        {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "c1"},
+        {"type": "function_call_output", "call_id": "c1", "output": "a"},
+        message("assistant", "done"),
+    ]
+    path = write_lines(tmp_path / f"rollout-2025-05-07T17-24-21-{uuid(5)}.jsonl", lines)
+    (found,) = find_sources([str(path)], refused=pytest.fail)
+    assert found.format == "codex"
+    home = tmp_path / "home"
+    (done,) = take(found.open(), home)
+    assert done.source.cwd == "/srv/old"
+    assert said(home, done.thread_id) == [
+        ("user", "go"),
+        ("call", ("c1", "shell", '{"command":["ls"]}')),
+        ("result", ("c1", "a")),
+        ("agent", "done"),
+    ]
+    assert done.kept == {"state": 1}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_KINDS = ("auto", "claude", "gemini", "pi", "omp", "opencode")
+_KINDS = ("auto", "claude", "gemini", "pi", "omp", "opencode", "mycodeagent", "atif", "codex")
 
 
 @click.command("import")
@@ -36,8 +36,9 @@ _KINDS = ("auto", "claude", "gemini", "pi", "omp", "opencode")
 def command(context: click.Context, paths: tuple[str, ...], kind: str, dry_run: bool) -> int:
     """Import what other programs recorded, as threads of this home.
 
-    PATH is a session file of Claude Code, Gemini CLI, pi, omp or opencode (an export), or a folder with such
-    files below it. They are only read. Importing again adds what is new since, and nothing twice. Records
+    PATH is a session file of Claude Code, Gemini CLI, pi, omp, opencode (an export), MyCodeAgent, of Codex
+    from before its lines had envelopes, or an ATIF trajectory; or a folder with such files below it. They are
+    only read. Importing again adds what is new since, and nothing twice. Records
     without counterpart are kept as they are, and counted; damaged places are named.
 
     \b
