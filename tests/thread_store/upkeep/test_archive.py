@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import ActiveWriter, NotARollout, RolloutExists, RolloutWriteError, ThreadNotFound
+from rollout.barrier import Goal
 from rollout.file_lock import lock_rollout
 from tests.thread_store.histories import history, meta, place_of, turns, uuid, write_thread
 from tests.thread_store.upkeep.interrupted import Cut, raises
@@ -18,7 +19,7 @@ from thread_store.folding.derived_snapshot import DerivedSnapshots
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
 from thread_store.locks import ThreadLocks
-from thread_store.open_threads import flush
+from thread_store.open_threads import hand_over
 from thread_store.upkeep.archive import archive_thread, unarchive_thread
 from thread_store.upkeep.threads import Place
 
@@ -72,7 +73,7 @@ def test_live_thread_is_refused_and_its_writer_named(home: Home) -> None:
     with LocalThreads(home) as threads:
         opened = threads.create()
         opened.core.pending.append(_said())
-        flush(opened)
+        hand_over(opened, Goal.FLUSH)
         with pytest.raises(ActiveWriter) as caught:
             archive_thread(Place.of(home), opened.core.thread_id)
         assert caught.value.holder.pid == os.getpid()

@@ -23,6 +23,7 @@ from protocol.errors import (
     WriterFenced,
 )
 from protocol.response_items import ResponseItem
+from rollout.barrier import Goal
 from rollout.source import is_compressed
 from tests.thread_store.histories import history, meta, place_of, turns, uuid, write_thread
 from tests.thread_store.upkeep.interrupted import uncut
@@ -31,7 +32,7 @@ from thread_store.chain.lineage import Lineage
 from thread_store.forks.fork import make_fork
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
-from thread_store.open_threads import discard, flush
+from thread_store.open_threads import discard, hand_over
 from thread_store.upkeep import zstd_form
 from thread_store.upkeep.calls import UpkeepCalls
 from thread_store.upkeep.compression import compress_thread, expand_rollout, expand_thread
@@ -116,10 +117,10 @@ def test_live_thread_is_refused(home: Home) -> None:
     with LocalThreads(home) as threads:
         opened = threads.create()
         opened.core.pending.append(ResponseItem.message("user", "a"))
-        flush(opened)
+        hand_over(opened, Goal.FLUSH)
         with pytest.raises(ActiveWriter):
             compress_thread(Place.of(home), opened.core.thread_id, older_than_seconds=0)
-        flush(opened)
+        hand_over(opened, Goal.FLUSH)
         assert os.path.exists(opened.core.path)
 
 

@@ -12,6 +12,7 @@ import zstandard
 
 from protocol.errors import ActiveWriter, ForkRefused, RolloutWriteError, ThreadNotFound, ThreadReferenced
 from protocol.response_items import ResponseItem
+from rollout.barrier import Goal
 from tests.thread_store.histories import history, metas, place_of, turns, uuid, write_thread
 from tests.thread_store.upkeep.interrupted import Cut, raises
 from tests.thread_store.upkeep.works import begin, place_with, remains_in, threads_in
@@ -20,7 +21,7 @@ from thread_store.forks.fork import make_fork
 from thread_store.home import Home
 from thread_store.local_threads import LocalThreads
 from thread_store.locks import ThreadLocks
-from thread_store.open_threads import flush
+from thread_store.open_threads import hand_over
 from thread_store.upkeep.deletion import delete_threads, look_at_deletion
 from thread_store.upkeep.references import References
 from thread_store.upkeep.removal import finish_deletions
@@ -75,7 +76,7 @@ def test_live_thread_is_refused(home: Home) -> None:
     with LocalThreads(home) as threads:
         opened = threads.create()
         opened.core.pending.append(ResponseItem.message("user", "a"))
-        flush(opened)
+        hand_over(opened, Goal.FLUSH)
         with pytest.raises(ActiveWriter) as caught:
             delete_threads(Place.of(home), [A, opened.core.thread_id])
         assert caught.value.holder.pid == os.getpid()
