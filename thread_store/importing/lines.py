@@ -33,7 +33,7 @@ class ThreadLines:
             cwd=thread.cwd,
             originator=thread.originator,
             cli_version=thread.version or "unknown",
-            source={"custom": thread.format} if parent_id is None else _subagent_of(parent_id),
+            source="cli" if parent_id is None else _subagent_of(parent_id),
             git=thread.git,
             history_mode="paginated" if self._numbered else "legacy",
         )
