@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from protocol.timestamps import milliseconds_of
 from thread_store.importing.content import data_url
 from thread_store.importing.conversation import Conversation
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceThread, Step
+from thread_store.importing.values import as_list, as_mapping, as_moment, as_text
 
 __all__ = ["FORMAT", "AtifReader", "looks_like"]
 
@@ -36,13 +36,14 @@ class AtifReader(PlainReader):
     def main(self) -> SourceThread:
         document = self._document
         agent = as_mapping(document.get("agent"))
-        times = (milliseconds_of(as_mapping(each).get("timestamp")) for each in document.get("steps") or ())
+        stamps = (as_mapping(each).get("timestamp") for each in as_list(document.get("steps")))
+        times = map(as_moment, stamps)
         name = as_text(document.get("session_id")) or as_text(document.get("trajectory_id"))
         return SourceThread(
             format=FORMAT,
-            id=name or self.path,
+            id=name or self.name,
             path=self.path,
-            created_ms=next((each for each in times if each is not None), None) or mtime_ms(self.path),
+            created_ms=next((each for each in times if each is not None), None) or 0,
             originator=as_text(agent.get("name")) or "atif",
             version=as_text(agent.get("version")) or "",
         )
@@ -54,7 +55,7 @@ class AtifReader(PlainReader):
     def steps(self) -> Iterator[Step]:
         talk = self.conversation()
         talk.use_model(as_text(as_mapping(self._document.get("agent")).get("model_name")))
-        for each in self._document.get("steps") or ():
+        for each in as_list(self._document.get("steps")):
             step = as_mapping(each)
             yield _step_of(step, talk)
         for name in ("final_metrics", "subagent_trajectories", "notes", "extra"):
@@ -63,7 +64,7 @@ class AtifReader(PlainReader):
 
 
 def _step_of(step: dict[str, Any], talk: Conversation) -> Step:
-    at_ms = milliseconds_of(step.get("timestamp"))
+    at_ms = as_moment(step.get("timestamp"))
     now, source = talk.at(at_ms), step.get("source")
     text, images = _message(step.get("message"))
     if source == "user" and step.get("is_copied_context") is not True:
@@ -77,11 +78,12 @@ def _step_of(step: dict[str, Any], talk: Conversation) -> Step:
     items = talk.thinking(as_text(step.get("reasoning_content")) or "", now)
     if text:
         items = [*items, *talk.assistant(text, now)]
-    calls = [as_mapping(each) for each in step.get("tool_calls") or ()]
+    calls = [as_mapping(each) for each in as_list(step.get("tool_calls"))]
     for call in calls:
         name = as_text(call.get("function_name")) or "tool"
         items = [*items, *talk.call(as_text(call.get("tool_call_id")), name, call.get("arguments", {}), now)]
-    for result in map(as_mapping, as_mapping(step.get("observation")).get("results") or ()):
+    for each in as_list(as_mapping(step.get("observation")).get("results")):
+        result = as_mapping(each)
         content, _ = _message(result.get("content"))
         made = talk.result(as_text(result.get("source_call_id")), content, now)
         items = [*items, *(talk.context(content, now) if made is None and content else made or ())]
@@ -89,7 +91,7 @@ def _step_of(step: dict[str, Any], talk: Conversation) -> Step:
 
 
 def _observed(step: dict[str, Any]) -> str:
-    results = as_mapping(step.get("observation")).get("results") or ()
+    results = as_list(as_mapping(step.get("observation")).get("results"))
     return "\n".join(_message(as_mapping(each).get("content"))[0] for each in results)
 
 

@@ -18,12 +18,11 @@ from typing import Any
 
 from protocol.items import RolloutItem
 from protocol.meta import GitInfo
-from protocol.timestamps import milliseconds_of
 from thread_store.importing.content import as_output, images_of, joined_text
 from thread_store.importing.conversation import Conversation
 from thread_store.importing.json_lines import JsonLine, read_json_lines
 from thread_store.importing.source import MAIN, SourceDamage, SourceThread, Step
-from thread_store.importing.threads import ThreadNames
+from thread_store.importing.values import as_moment, as_text
 
 __all__ = ["FORMAT", "ClaudeCodeReader", "looks_like"]
 
@@ -45,7 +44,7 @@ _ENDS = frozenset({"end_turn", "stop_sequence", "max_tokens", "refusal"})
 def looks_like(values: list[dict[str, Any]]) -> bool:
     """Whether these first records are Claude Code's."""
     return any(
-        ("sessionId" in each and each.get("type") in _TREE and "payload" not in each)
+        ("sessionId" in each and as_text(each.get("type")) in _TREE and "payload" not in each)
         or each.get("type") in ("file-history-snapshot", "queue-operation")
         or (each.get("type") == "summary" and "leafUuid" in each)
         for each in values
@@ -61,17 +60,15 @@ class ClaudeCodeReader:
         self._parent = parent
         self._is_subagent = parent is not None or os.path.basename(path).startswith("agent-")
         self._main = self._find_main()
-        self._names = ThreadNames(FORMAT)
-        self._titles: dict[str, str] = {}
 
     def _find_main(self) -> SourceThread:
         session, cwd, branch, version, first_ms = None, None, None, "", None
         for line, _ in zip(read_json_lines(self.path, []), range(_HEAD_LINES), strict=False):
             row = line.value
-            session = session or _text(row.get("sessionId"))
-            cwd, branch = cwd or _text(row.get("cwd")), branch or _text(row.get("gitBranch"))
-            version = version or _text(row.get("version")) or ""
-            at_ms = milliseconds_of(row.get("timestamp"))
+            session = session or as_text(row.get("sessionId"))
+            cwd, branch = cwd or as_text(row.get("cwd")), branch or as_text(row.get("gitBranch"))
+            version = version or as_text(row.get("version")) or ""
+            at_ms = as_moment(row.get("timestamp"))
             first_ms = at_ms if first_ms is None else first_ms
             if session and cwd and first_ms is not None:
                 break
@@ -80,7 +77,7 @@ class ClaudeCodeReader:
             format=FORMAT,
             id=name if self._is_subagent or session is None else session,
             path=self.path,
-            created_ms=_mtime_ms(self.path) if first_ms is None else first_ms,
+            created_ms=first_ms or 0,
             cwd=cwd or "/",
             git=GitInfo(branch=branch) if branch else None,
             originator="claude-code",
@@ -116,7 +113,7 @@ class ClaudeCodeReader:
 
     def conversation(self, sub: str) -> Conversation:
         """The one that a sub-agent's rows, or the main ones, go into."""
-        return self._names.conversation(self._main if sub == MAIN else self.sub_thread(sub))
+        return Conversation(self._main if sub == MAIN else self.sub_thread(sub))
 
     @property
     def is_subagent(self) -> bool:
@@ -133,16 +130,15 @@ class _Rows:
         """Of each row of the tree: whose it is, and how many turns there were with it."""
         self._conversations: dict[str, Conversation] = {}
         self._at_ms = reader.threads()[0].created_ms
-        self._boundary: Mapping[str, Any] | None = None
 
     def take(self, line: JsonLine) -> Iterator[Step]:
         row = line.value
-        kind = row.get("type")
-        self._at_ms = at_ms = milliseconds_of(row.get("timestamp")) or self._at_ms
+        kind = as_text(row.get("type"))
+        self._at_ms = at_ms = as_moment(row.get("timestamp")) or self._at_ms
         if kind in ("custom-title", "ai-title", "summary"):
             yield self._title(row, str(kind), line)
             return
-        uuid = _text(row.get("uuid"))
+        uuid = as_text(row.get("uuid"))
         if kind not in _TREE or (uuid is not None and uuid in self._turn_of):
             yield self._kept(row, str(kind), line)
             return
@@ -157,7 +153,7 @@ class _Rows:
             yield Step(at_ms, [*items, *talk.kept(row, offset=line.offset)], sub, kept=_kind_of(row))
 
     def _title(self, row: Mapping[str, Any], kind: str, line: JsonLine) -> Step:
-        text = _text(row.get({"custom-title": "customTitle", "ai-title": "aiTitle"}.get(kind, "")))
+        text = as_text(row.get({"custom-title": "customTitle", "ai-title": "aiTitle"}.get(kind, "")))
         kept = self._talk(MAIN).kept(dict(row), offset=line.offset)
         # A summary names a row of whatever session it was made in: that is not this one's title.
         return Step(self._at_ms, kept, kept=kind, title=text)
@@ -168,13 +164,13 @@ class _Rows:
     def _whose(self, row: Mapping[str, Any]) -> str:
         if row.get("isSidechain") is not True or self._reader.is_subagent:
             return MAIN
-        agent = _text(row.get("agentId"))
+        agent = as_text(row.get("agentId"))
         if agent is not None:
             return agent
-        parent = self._turn_of.get(_text(row.get("parentUuid")) or "")
+        parent = self._turn_of.get(as_text(row.get("parentUuid")) or "")
         if parent is not None and parent[0] != MAIN:
             return parent[0]
-        return _text(row.get("uuid")) or "sidechain"
+        return as_text(row.get("uuid")) or "sidechain"
 
     def _talk(self, sub: str) -> Conversation:
         if sub not in self._conversations:
@@ -186,23 +182,19 @@ class _Rows:
     ) -> tuple[list[RolloutItem], bool]:
         """And whether all that the row says is in them."""
         message = row.get("message")
-        if kind == "system" and row.get("subtype") == "compact_boundary":
-            self._boundary = row
-            return [], False
         if kind not in ("user", "assistant") or not isinstance(message, Mapping):
             return [], False
         content = message.get("content")
         if kind == "assistant":
             return self._reply(message, content, talk, at_ms)
         if row.get("isCompactSummary") is True:
-            self._boundary = None
             return talk.compaction(joined_text(content), [], at_ms), True
         return self._said(row, content, talk, at_ms)
 
     def _reply(
         self, message: Mapping[str, Any], content: Any, talk: Conversation, at_ms: int
     ) -> tuple[list[RolloutItem], bool]:
-        talk.use_model(_text(message.get("model")))
+        talk.use_model(as_text(message.get("model")))
         items: list[RolloutItem] = []
         whole, last = True, None
         for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
@@ -210,7 +202,7 @@ class _Rows:
             whole = whole and made is not None
             items += made or []
             last = last_text or last
-        if message.get("stop_reason") in _ENDS and not talk.open_calls:
+        if as_text(message.get("stop_reason")) in _ENDS and not talk.open_calls:
             items += talk.end_turn(at_ms, last=last)
         return items, whole
 
@@ -224,7 +216,7 @@ class _Rows:
             rest = [each for each in content if _type(each) != "tool_result"]
             for block in results:
                 made = talk.result(
-                    _text(block.get("tool_use_id")),
+                    as_text(block.get("tool_use_id")),
                     as_output(block.get("content")),
                     at_ms,
                     failed=block.get("is_error") is True,
@@ -245,7 +237,7 @@ class _Rows:
 
     def _back_to(self, row: Mapping[str, Any], talk: Conversation) -> list[RolloutItem]:
         """A prompt that goes on from an earlier turn takes back those behind it."""
-        parent = self._turn_of.get(_text(row.get("parentUuid")) or "")
+        parent = self._turn_of.get(as_text(row.get("parentUuid")) or "")
         return [] if parent is None else talk.roll_back(talk.turns - parent[1])
 
 
@@ -257,14 +249,14 @@ def _reply_block(block: Any, talk: Conversation, at_ms: int) -> tuple[list[Rollo
             return (talk.assistant(text, at_ms) if text else []), text
         case "thinking":
             made = talk.thinking(
-                _text(block.get("thinking")) or "", at_ms, encrypted=_text(block.get("signature"))
+                as_text(block.get("thinking")) or "", at_ms, encrypted=as_text(block.get("signature"))
             )
             return made, None
         case "redacted_thinking":
-            return talk.thinking("", at_ms, encrypted=_text(block.get("data"))), None
+            return talk.thinking("", at_ms, encrypted=as_text(block.get("data"))), None
         case "tool_use":
-            name = _text(block.get("name")) or "tool"
-            return talk.call(_text(block.get("id")), name, block.get("input", {}), at_ms), None
+            name = as_text(block.get("name")) or "tool"
+            return talk.call(as_text(block.get("id")), name, block.get("input", {}), at_ms), None
     return None, None
 
 
@@ -277,11 +269,3 @@ def _kind_of(row: Mapping[str, Any]) -> str:
     if kind == "attachment" and isinstance(row.get("attachment"), Mapping):
         sub = row["attachment"].get("type")
     return f"{kind}/{sub}" if isinstance(sub, str) else str(kind)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _mtime_ms(path: str) -> int:
-    return os.stat(path).st_mtime_ns // 1_000_000

@@ -6,9 +6,10 @@ the record that it stands in is kept as it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from thread_store.importing.values import as_json
 
 __all__ = ["as_output", "data_url", "images_of", "joined_text"]
 
@@ -20,7 +21,7 @@ def joined_text(content: Any) -> str:
     if isinstance(content, Mapping):
         content = [content]
     if not isinstance(content, list):
-        return "" if content is None else json.dumps(content, ensure_ascii=False)
+        return "" if content is None else as_json(content)
     return "\n".join(filter(None, map(_text_of, content)))
 
 
@@ -28,7 +29,7 @@ def _text_of(block: Any) -> str:
     if isinstance(block, str):
         return block
     if not isinstance(block, Mapping):
-        return "" if block is None else json.dumps(block, ensure_ascii=False)
+        return "" if block is None else as_json(block)
     text = block.get("text")
     if isinstance(text, str):
         return text

@@ -7,7 +7,6 @@ was. A turn begins with what somebody typed, or with the first step behind an en
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,18 +18,10 @@ from protocol.events import EventMsg, ItemCompleted
 from protocol.items import RolloutItem, bind
 from protocol.own import SourceItem
 from protocol.response_items import ResponseItem
+from thread_store.importing.source import SourceThread
+from thread_store.importing.threads import derived_uuid, thread_id_of
 
-__all__ = ["Conversation", "derived_uuid"]
-
-
-def derived_uuid(created_ms: int, *names: str) -> str:
-    """A UUID of version 7 that follows from a time and names: the same whenever it is asked for."""
-    digest = hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).digest()
-    tail = int.from_bytes(digest[:10], "big")
-    number = (created_ms & ((1 << 48) - 1)) << 80 | 0x7 << 76 | (tail >> 68 & 0xFFF) << 64
-    number |= 0b10 << 62 | (tail & ((1 << 62) - 1))
-    digits = f"{number:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+__all__ = ["Conversation"]
 
 
 class _Call:
@@ -44,16 +35,14 @@ class _Call:
 class Conversation:
     """Makes the items of one thread. Each method returns what is to be recorded, in order."""
 
-    def __init__(self, thread_id: str, *, format: str, path: str, created_ms: int, cwd: str) -> None:
-        self.thread_id = thread_id
+    def __init__(self, thread: SourceThread) -> None:
+        self.thread_id = thread_id_of(thread)
         self.turns = 0
         """Begun so far, those that were rolled back not counted."""
-        self.rolled_back = 0
-        self._format = format
-        self._path = path
-        self._created_ms = created_ms
-        self._at_ms = max(0, created_ms)
-        self._cwd = cwd
+        self._format = thread.format
+        self._created_ms = thread.created_ms
+        self._at_ms = max(0, thread.created_ms)
+        self._cwd = thread.cwd
         self._model: str | None = None
         self._turn_id: str | None = None
         self._begun = 0
@@ -120,7 +109,6 @@ class Conversation:
             return []
         self._turn_id = None
         self.turns -= turns
-        self.rolled_back += turns
         self._open.clear()
         return [EventMsg.thread_rolled_back(turns)]
 
@@ -205,4 +193,4 @@ class Conversation:
 
     def kept(self, record: Any, *, offset: int | None = None) -> list[RolloutItem]:
         """A record without counterpart, as it was."""
-        return [SourceItem(format=self._format, path=self._path, offset=offset, record=record)]
+        return [SourceItem(format=self._format, offset=offset, record=record)]

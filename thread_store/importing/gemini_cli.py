@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import Any
 
 from protocol.items import RolloutItem
-from protocol.timestamps import milliseconds_of
 from thread_store.importing.content import data_url
 from thread_store.importing.conversation import Conversation
 from thread_store.importing.json_lines import read_json_lines
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceThread, Step
+from thread_store.importing.values import as_json, as_list, as_mapping, as_moment, as_text
 
 __all__ = ["FORMAT", "GeminiCliReader", "looks_like"]
 
@@ -43,9 +43,9 @@ class GeminiCliReader(PlainReader):
         head = self._records[0] if self._records else {}
         return SourceThread(
             format=FORMAT,
-            id=as_text(head.get("sessionId")) or self.path,
+            id=as_text(head.get("sessionId")) or self.name,
             path=self.path,
-            created_ms=milliseconds_of(head.get("startTime")) or mtime_ms(self.path),
+            created_ms=as_moment(head.get("startTime")) or 0,
             originator="gemini-cli",
             title=as_text(head.get("summary")),
         )
@@ -71,8 +71,10 @@ class GeminiCliReader(PlainReader):
         other: list[dict[str, Any]] = []
 
         def take(message: Any) -> None:
-            if isinstance(message, dict):
-                found[message.get("id") or len(found)] = message
+            if not isinstance(message, dict):
+                other.append({"message": message})
+            else:
+                found[as_text(message.get("id")) or len(found)] = message
 
         for number, record in enumerate(self._records):
             patch = record.get("$set")
@@ -81,7 +83,7 @@ class GeminiCliReader(PlainReader):
                 known = set(found)
                 for message in batch:
                     take(message)
-                if patch is not None and known - {as_mapping(each).get("id") for each in batch}:
+                if patch is not None and known - {as_text(as_mapping(each).get("id")) for each in batch}:
                     other.append(record)  # it took some out
             elif patch is not None:
                 other.extend([record] if set(as_mapping(patch)) - {"lastUpdated"} else [])
@@ -91,7 +93,7 @@ class GeminiCliReader(PlainReader):
 
 
 def _step(message: dict[str, Any], talk: Conversation) -> Step:
-    at_ms = milliseconds_of(message.get("timestamp"))
+    at_ms = as_moment(message.get("timestamp"))
     now = talk.at(at_ms)
     kind = message.get("type")
     if kind == "user":
@@ -127,14 +129,14 @@ def _parts(content: Any) -> tuple[str, list[str]]:
 def _replied(message: dict[str, Any], talk: Conversation, at_ms: int) -> list[RolloutItem]:
     talk.use_model(as_text(message.get("model")))
     items: list[RolloutItem] = []
-    for thought in message.get("thoughts") or ():
+    for thought in as_list(message.get("thoughts")):
         given = as_mapping(thought)
         words = (given.get("subject"), given.get("description"), given.get("text"))
         items += talk.thinking("\n".join(each for each in words if isinstance(each, str)), at_ms)
     text, _ = _parts(message.get("content"))
     if text:
         items += talk.assistant(text, at_ms)
-    calls = [each for each in message.get("toolCalls") or () if isinstance(each, dict)]
+    calls = [each for each in as_list(message.get("toolCalls")) if isinstance(each, dict)]
     for call in calls:
         items += _called(call, talk, at_ms)
     return items if calls else [*items, *talk.end_turn(at_ms, last=text or None)]
@@ -142,7 +144,7 @@ def _replied(message: dict[str, Any], talk: Conversation, at_ms: int) -> list[Ro
 
 def _called(call: dict[str, Any], talk: Conversation, at_ms: int) -> list[RolloutItem]:
     call_id, name = as_text(call.get("id")), as_text(call.get("name")) or "tool"
-    at_ms = milliseconds_of(call.get("timestamp")) or at_ms
+    at_ms = as_moment(call.get("timestamp")) or at_ms
     items = talk.call(call_id, name, call.get("args", {}), at_ms)
     output = _output(call)
     if output is None:
@@ -160,17 +162,10 @@ def _output(call: dict[str, Any]) -> str | None:
         given = as_mapping(response)
         said = given.get("output", given.get("error", response))
         if said is not None:
-            texts.append(said if isinstance(said, str) else _as_json(said))
+            texts.append(as_json(said))
         elif isinstance(part, dict) and part:
-            text = part.get("text")
-            texts.append(text if isinstance(text, str) else _as_json(part))
+            texts.append(as_text(part.get("text")) or as_json(part))
     if texts:
         return "\n".join(texts)
     shown = call.get("resultDisplay")
-    return None if shown is None else shown if isinstance(shown, str) else _as_json(shown)
-
-
-def _as_json(value: Any) -> str:
-    import json
-
-    return json.dumps(value, ensure_ascii=False)
+    return None if shown is None else as_json(shown)

@@ -15,22 +15,26 @@ import enum
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
-from typing import BinaryIO
 
 from msgspec import Struct
 
 from protocol.errors import RolloutError, RolloutReplaced, RolloutWriteError, ThreadNotFound
 from protocol.items import RolloutItem
 from rollout.guarded_replace import replace_file
+from rollout.lines import RECORD_BYTES_MAX, split_lines
 from rollout.scanner import ReverseJsonlScanner
+from rollout.source import ByteSource, open_source, raise_unreadable
+from rollout.stream import decoded_blocks
 from thread_store.forks.fork_copy import ForkCalls, write_all
 from thread_store.forks.new_file import make_file
 from thread_store.importing.lines import ThreadLines
 from thread_store.importing.source import MAIN, SourceDamage, SourceReader, SourceThread
 from thread_store.importing.threads import thread_id_of
+from thread_store.importing.values import as_mapping
 from thread_store.titles.session_index import SessionIndex
+from thread_store.upkeep.compression import expand_rollout
 from thread_store.upkeep.successor import held_file
 from thread_store.upkeep.threads import Place, held_thread
 
@@ -118,7 +122,7 @@ class _Import:
         self._parent_id = parent_id
         self._progress = progress or _ignore
         self._id = thread_id_of(thread)
-        self._status = os.stat(thread.path)
+        self._status = _status_of(thread.path)
         self._kept: Counter[str] = Counter()
         self._records = 0
         self._said = 0
@@ -174,7 +178,7 @@ class _Import:
         with ReverseJsonlScanner(path) as scanner:
             for record, _ in zip(scanner, range(_LOOK_BACK), strict=False):
                 if record.line is not None and record.line.type == "x_import":
-                    last = record.line.payload_object()
+                    last = as_mapping(record.line.payload_object())
                     seen = (last.get("path"), last.get("bytes"), last.get("mtime_ns"))
                     return seen == (self._thread.path, self._status.st_size, self._status.st_mtime_ns)
         return False
@@ -211,16 +215,17 @@ class _Import:
         return self._done(ImportState.NEW, size)
 
     def _compare(self, path: str) -> Imported:
-        if self._dry_run:
+        if self._dry_run or path.endswith(".zst"):  # which is not expanded in vain
             comparison = _Comparison(path)
             size = sum(map(len, comparison.rest(self._lines())))
-            return self._judged(comparison, size)
+            if self._dry_run or comparison.differs or not size:
+                return self._judged(comparison, size)
         with held_thread(self._place, self._id) as held:
-            path = os.fspath(held.files.current.path)
-            with held_file(path, self._place.calls):
-                return self._grow(path)
+            plain = os.fspath(expand_rollout(held.files.current.path, fence=held.fence))
+            with held_file(plain, self._place.calls):
+                return self._grow(plain, held.fence)
 
-    def _grow(self, path: str) -> Imported:
+    def _grow(self, path: str, fence: Callable[[], None]) -> Imported:
         comparison, size = _Comparison(path), 0
         status = os.stat(path)
 
@@ -235,6 +240,7 @@ class _Import:
             write_all(self._calls, descriptor, self._ending())
 
         def check() -> bool:
+            fence()
             now = os.stat(path)
             if (now.st_ino, now.st_size) != (status.st_ino, status.st_size):
                 raise RolloutReplaced(path=path, reason="another program changed it meanwhile")
@@ -259,9 +265,10 @@ class _Import:
         return self._done(ImportState.GROWN if size else ImportState.UNCHANGED, size)
 
     def _give_title(self) -> None:
-        title = self._title or self._thread.title
-        if title and title.strip():
-            SessionIndex(self._place.home.path).append(self._id, title)
+        """The source's own, unless the thread was called something here."""
+        title, index = self._title or self._thread.title, SessionIndex(self._place.home.path)
+        if title and title.strip() and self._id not in index.names():
+            index.append(self._id, title)
 
     def _done(self, state: ImportState, size: int, *, hint: str = "") -> Imported:
         damaged = tuple(self._reader.damaged) if self._thread.sub == MAIN else ()
@@ -301,10 +308,11 @@ class _Comparison:
 
     def rest(self, lines: Iterator[bytes]) -> Iterator[bytes]:
         """What the source has more; nothing if it differs before."""
-        with open(self._path, "rb") as file:
-            single = (line for some in lines for line in some.splitlines(keepends=True))
+        single = (line for some in lines for line in some.splitlines(keepends=True))
+        with closing(open_source(self._path)) as source:
+            standing = _imported_lines(source)
             for number, line in enumerate(single, 1):
-                there = _next_line(file)
+                there = next(standing, None)
                 if there is None:
                     yield line
                     yield from single
@@ -317,8 +325,25 @@ class _Comparison:
                     return
 
 
-def _next_line(file: BinaryIO) -> bytes | None:
-    return next((line for line in file if b'"type":"x_import"' not in line[:200]), None)
+def _imported_lines(source: ByteSource) -> Iterator[bytes]:
+    """The lines of a rollout, decompressed, but for the marks of its imports. One that is too long is empty
+    here: no source says that.
+    """
+    blocks = decoded_blocks(source, _BLOCK_BYTES)
+    for _, part, terminated in split_lines(blocks, 0, record_bytes_max=RECORD_BYTES_MAX):
+        if not isinstance(part, list):
+            yield b""
+            continue
+        for line in part:
+            if b'"type":"x_import"' not in line[:200]:
+                yield line + b"\n" if terminated else line
+
+
+def _status_of(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise_unreadable(path, error, "look at")
 
 
 def _in_blocks(lines: Iterator[bytes]) -> Iterator[bytes]:

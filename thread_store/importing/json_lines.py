@@ -6,13 +6,14 @@ Lines end at line feeds alone: a raw U+2028 is part of a text.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from protocol.errors import RolloutUnreadable
+from protocol.codec import encode_value
+from protocol.errors import InvalidLine, ItemNotEncodable
+from protocol.validity import NESTING_MAX, is_blank, parse_object, require_shallow
 from rollout.source import raise_unreadable
 from thread_store.importing.source import SourceDamage
 
@@ -20,6 +21,9 @@ __all__ = ["JsonLine", "parse_json", "read_json_lines"]
 
 LINE_BYTES_MAX = 256 << 20
 _BLOCK_BYTES = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+_NESTING_MAX = NESTING_MAX - 8
+"""A record that is kept as it was stands some levels deeper in ours."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -40,62 +44,44 @@ def read_json_lines(path: str, damaged: list[SourceDamage]) -> Iterator[JsonLine
     """
     offset = 0
     for number, line in enumerate(_lines(path), 1):
-        size = len(line)
-        data = line.strip(b" \t\r\n")
-        if number == 1:
-            data = data.removeprefix(b"\xef\xbb\xbf")
-        if data:
+        data = line.removeprefix(_BOM) if number == 1 else line
+        if not is_blank(data):
+            # Padding that a power cut left may stand before a record that is whole.
+            record = data.lstrip(b"\0")
+            padding = len(data) - len(record)
+            reason = f"{padding:,} NUL bytes" if padding else None
             try:
-                value = parse_json(data)
-                value = _require_object(value)
-            except ValueError as error:
-                # Padding that a power cut left may stand before a record that is whole.
-                rest = data.lstrip(b"\0")
-                value = _try(rest) if rest != data and rest else None
-                if value is None or len(rest) < len(data):
-                    damaged.append(
-                        SourceDamage(path=path, line=number, offset=offset, bytes=size, reason=str(error))
-                    )
-            if isinstance(value, dict):
-                yield JsonLine(number, offset, size, value)
-        offset += size
+                yield JsonLine(number, offset, len(line), parse_json(record or data))
+            except InvalidLine as error:
+                reason = error.detail
+            if reason is not None:
+                damaged.append(
+                    SourceDamage(path=path, line=number, offset=offset, bytes=len(line), reason=reason)
+                )
+        offset += len(line)
 
 
-def _require_object(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    raise ValueError("JSON, but no object")
-
-
-def _try(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = parse_json(data)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def parse_json(data: bytes) -> Any:
-    """A JSON value; lone surrogates, NaN and the like are taken as Python takes them.
+def parse_json(data: bytes) -> dict[str, Any]:
+    """A JSON object that can be recorded as it is.
 
     Raises:
-        ValueError: it is none.
+        InvalidLine: it is none, or nests too deeply.
     """
-    if not data.strip(b"\0"):
-        raise ValueError(f"{len(data):,} NUL bytes")
+    require_shallow(data, _NESTING_MAX)
     try:
-        return _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        import json
+        value = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _by_the_rule(data)  # a lone surrogate, say; else it knows the reason
+    return value if isinstance(value, dict) else _by_the_rule(data)
 
-        try:
-            return json.loads(data.decode("utf-8", "surrogatepass"))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"no UTF-8 at byte {error.start}") from error
-        except RecursionError as error:
-            raise ValueError("nested too deeply") from error
-        except ValueError as error:
-            raise ValueError(f"not JSON: {error}") from error
+
+def _by_the_rule(data: bytes) -> dict[str, Any]:
+    value = parse_object(data)
+    try:
+        encode_value(value)
+    except ItemNotEncodable as error:
+        raise InvalidLine("not_json", str(error)) from error
+    return value
 
 
 def _lines(path: str) -> Iterator[bytes]:
@@ -104,6 +90,4 @@ def _lines(path: str) -> Iterator[bytes]:
             while line := file.readline(LINE_BYTES_MAX):
                 yield line
     except OSError as error:
-        if isinstance(error, RolloutUnreadable):
-            raise
-        raise_unreadable(os.fspath(path), error, "read")
+        raise_unreadable(path, error, "read")

@@ -12,12 +12,12 @@ from typing import Any
 
 from protocol.items import RolloutItem
 from protocol.response_items import ResponseItem
-from protocol.timestamps import milliseconds_of
 from thread_store.importing.content import joined_text
 from thread_store.importing.conversation import Conversation
 from thread_store.importing.json_lines import read_json_lines
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceThread, Step
+from thread_store.importing.values import as_mapping, as_moment, as_text
 
 __all__ = ["FORMAT", "MyCodeAgentReader", "looks_like"]
 
@@ -29,7 +29,7 @@ _HEAD_LINES = 50
 
 def looks_like(values: list[dict[str, Any]]) -> bool:
     """Whether these first records are such a transcript's."""
-    return any(each.get("event_type") in _EVENTS and "event_id" in each for each in values)
+    return any(as_text(each.get("event_type")) in _EVENTS and "event_id" in each for each in values)
 
 
 class MyCodeAgentReader(PlainReader):
@@ -40,14 +40,14 @@ class MyCodeAgentReader(PlainReader):
         session, first_ms = None, None
         for line, _ in zip(read_json_lines(self.path, []), range(_HEAD_LINES), strict=False):
             session = session or as_text(line.value.get("session_id"))
-            first_ms = milliseconds_of(line.value.get("timestamp")) if first_ms is None else first_ms
+            first_ms = as_moment(line.value.get("timestamp")) if first_ms is None else first_ms
             if session and first_ms is not None:
                 break
         return SourceThread(
             format=FORMAT,
-            id=session or self.path,
+            id=session or self.name,
             path=self.path,
-            created_ms=mtime_ms(self.path) if first_ms is None else first_ms,
+            created_ms=first_ms or 0,
             originator="mycodeagent",
         )
 
@@ -67,7 +67,7 @@ class _Events:
 
     def take(self, event: dict[str, Any], offset: int) -> Step:
         talk, kind = self._talk, str(event.get("event_type"))
-        at_ms = milliseconds_of(event.get("timestamp"))
+        at_ms = as_moment(event.get("timestamp"))
         payload, now = as_mapping(event.get("payload")), talk.at(at_ms)
         items: list[RolloutItem] | None = None
         if event.get("session_id") in (None, self._session):

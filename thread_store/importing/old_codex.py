@@ -15,15 +15,15 @@ from typing import Any
 from protocol.errors import NotARollout
 from protocol.items import RolloutItem
 from protocol.meta import GitInfo, SessionMeta, meta_of
-from protocol.timestamps import milliseconds_of
 from rollout.head import find_head
 from rollout.reader import read_rollout
 from rollout.source import open_source
 from thread_store.context.injected_text import is_injected
 from thread_store.importing.content import joined_text
 from thread_store.importing.conversation import Conversation
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceDamage, SourceThread, Step
+from thread_store.importing.values import as_mapping, as_moment, as_text
 
 __all__ = ["FORMAT", "OldCodexReader", "is_old"]
 
@@ -56,12 +56,12 @@ class OldCodexReader(PlainReader):
     @cached_property
     def main(self) -> SourceThread:
         meta = _old_meta(self.path)
-        stamp = None if meta is None else milliseconds_of(meta.timestamp)
+        stamp = None if meta is None else as_moment(meta.timestamp)
         return SourceThread(
             format=FORMAT,
-            id=meta.id if meta is not None and meta.id else self.path,
+            id=meta.id if meta is not None and meta.id else self.name,
             path=self.path,
-            created_ms=mtime_ms(self.path) if stamp is None else stamp,
+            created_ms=stamp or 0,
             cwd=(meta.cwd if meta is not None and meta.cwd else _cwd_of(self.path)) or "/",
             git=_git_of(meta),
             originator=meta.originator if meta is not None else "codex",
@@ -77,7 +77,7 @@ class OldCodexReader(PlainReader):
             if line is None:
                 self._note(record.warning)
             elif line.type != "session_meta":
-                at_ms = milliseconds_of(line.timestamp)
+                at_ms = as_moment(line.timestamp)
                 payload = as_mapping(line.payload_object())
                 items = _items(payload, talk, talk.at(at_ms)) if line.type == "response_item" else None
                 if items is None:

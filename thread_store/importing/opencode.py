@@ -12,12 +12,16 @@ from typing import Any
 
 from protocol.items import RolloutItem
 from thread_store.importing.conversation import Conversation
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceThread, Step
+from thread_store.importing.values import as_list, as_mapping, as_text
 
 __all__ = ["FORMAT", "OpencodeReader", "looks_like"]
 
 FORMAT = "opencode"
+
+_LATEST_MS = 253_402_214_400_000
+"""The last day but one that has a date: of the year 9999."""
 
 
 def looks_like(values: list[dict[str, Any]]) -> bool:
@@ -35,9 +39,9 @@ class OpencodeReader(PlainReader):
         info = as_mapping(self._document.get("info"))
         return SourceThread(
             format=FORMAT,
-            id=as_text(info.get("id")) or self.path,
+            id=as_text(info.get("id")) or self.name,
             path=self.path,
-            created_ms=_ms(as_mapping(info.get("time")).get("created")) or mtime_ms(self.path),
+            created_ms=_ms(as_mapping(info.get("time")).get("created")) or 0,
             cwd=as_text(info.get("directory")) or "/",
             originator="opencode",
             version=as_text(info.get("version")) or "",
@@ -55,12 +59,12 @@ class OpencodeReader(PlainReader):
         reverted = as_text(as_mapping(as_mapping(self._document.get("info")).get("revert")).get("messageID"))
         turns_before: int | None = None
         compacting = False
-        for each in self._document.get("messages") or ():
+        for each in as_list(self._document.get("messages")):
             message = as_mapping(each)
             info = as_mapping(message.get("info"))
             if reverted is not None and info.get("id") == reverted:
                 turns_before = talk.turns
-            parts = [as_mapping(part) for part in message.get("parts") or ()]
+            parts = [as_mapping(part) for part in as_list(message.get("parts"))]
             at_ms = _ms(as_mapping(info.get("time")).get("created"))
             if info.get("role") == "user":
                 compacting = any(part.get("type") == "compaction" for part in parts)
@@ -133,6 +137,5 @@ def _called(part: dict[str, Any], talk: Conversation, at_ms: int | None) -> Step
 
 
 def _ms(value: Any) -> int | None:
-    return (
-        int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0 else None
-    )
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value) if is_number and 0 <= value <= _LATEST_MS else None

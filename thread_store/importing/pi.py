@@ -19,12 +19,12 @@ from typing import Any
 
 from protocol.items import RolloutItem
 from protocol.response_items import ResponseItem
-from protocol.timestamps import milliseconds_of
 from thread_store.importing.content import data_url, joined_text
 from thread_store.importing.conversation import Conversation
 from thread_store.importing.json_lines import JsonLine, read_json_lines
-from thread_store.importing.plain_reader import PlainReader, as_mapping, as_text, mtime_ms
+from thread_store.importing.plain_reader import PlainReader
 from thread_store.importing.source import SourceThread, Step
+from thread_store.importing.values import as_mapping, as_moment, as_text
 
 __all__ = ["FORMAT", "PiReader", "looks_like"]
 
@@ -56,9 +56,9 @@ class PiReader(PlainReader):
                 break
         return SourceThread(
             format=FORMAT,
-            id=as_text(header.get("id")) or self.path,
+            id=as_text(header.get("id")) or self.name,
             path=self.path,
-            created_ms=milliseconds_of(header.get("timestamp")) or mtime_ms(self.path),
+            created_ms=as_moment(header.get("timestamp")) or 0,
             cwd=as_text(header.get("cwd")) or "/",
             originator="omp" if "titleSource" in header or title is not None else "pi",
             version=str(header.get("version", 1)),
@@ -86,7 +86,7 @@ class _Entries:
     def take(self, line: JsonLine) -> Step:
         entry, talk = line.value, self._talk
         kind = str(entry.get("type"))
-        at_ms = milliseconds_of(entry.get("timestamp"))
+        at_ms = as_moment(entry.get("timestamp"))
         back = self._back_to(entry) if kind in ("message", "compaction", "branch_summary") else []
         items = self._items(entry, kind, talk.at(at_ms))
         entry_id = as_text(entry.get("id")) or f"line {line.number}"
@@ -175,7 +175,7 @@ class _Entries:
                 called = True
                 name = as_text(block.get("name")) or "tool"
                 items += talk.call(as_text(block.get("id")), name, block.get("arguments", {}), at_ms)
-        reason = message.get("stopReason")
+        reason = as_text(message.get("stopReason"))
         if reason == "aborted":
             return [*items, *talk.abort_turn(at_ms)]
         if reason == "error":

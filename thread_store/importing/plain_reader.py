@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import Any
 
+from protocol.errors import InvalidLine
 from rollout.source import raise_unreadable
 from thread_store.importing.conversation import Conversation
 from thread_store.importing.json_lines import parse_json
 from thread_store.importing.source import SourceDamage, SourceThread
-from thread_store.importing.threads import thread_id_of
 
-__all__ = ["PlainReader", "as_mapping", "as_text", "mtime_ms"]
+__all__ = ["PlainReader"]
 
 
-class PlainReader:
+class PlainReader(ABC):
     """A source that holds one conversation. Its subclass says `main` and the steps."""
 
     def __init__(self, path: str) -> None:
@@ -22,9 +23,9 @@ class PlainReader:
         self.damaged: list[SourceDamage] = []
 
     @property
+    @abstractmethod
     def main(self) -> SourceThread:
         """Whose conversation it is."""
-        raise NotImplementedError
 
     def threads(self) -> list[SourceThread]:
         return [self.main]
@@ -45,35 +46,18 @@ class PlainReader:
         except OSError as error:
             raise_unreadable(self.path, error, "read")
         try:
-            return as_mapping(parse_json(data))
-        except ValueError as error:
+            return parse_json(data)
+        except InvalidLine as error:
             self.damaged.append(
-                SourceDamage(path=self.path, line=None, offset=0, bytes=len(data), reason=str(error))
+                SourceDamage(path=self.path, line=None, offset=0, bytes=len(data), reason=error.detail)
             )
             return {}
 
     def conversation(self) -> Conversation:
         """A fresh one."""
-        main = self.main
-        return Conversation(
-            thread_id_of(main),
-            format=main.format,
-            path=main.path,
-            created_ms=main.created_ms,
-            cwd=main.cwd,
-        )
+        return Conversation(self.main)
 
-
-def as_text(value: Any) -> str | None:
-    """A text that says something."""
-    return value if isinstance(value, str) and value else None
-
-
-def as_mapping(value: Any) -> dict[str, Any]:
-    """An object, or an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def mtime_ms(path: str) -> int:
-    """When the file was written last: for a source that tells no time."""
-    return os.stat(path).st_mtime_ns // 1_000_000
+    @property
+    def name(self) -> str:
+        """What a conversation is called that says no id: as its file is, wherever that lies."""
+        return os.path.basename(self.path)

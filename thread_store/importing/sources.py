@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from protocol.errors import NotARollout, RolloutUnreadable, ThreadNotFound
+from protocol.errors import InvalidLine, NotARollout, RolloutUnreadable, ThreadNotFound
 from rollout.source import raise_unreadable
 from thread_store.importing import atif, claude_code, gemini_cli, my_code_agent, old_codex, opencode, pi
 from thread_store.importing.json_lines import parse_json, read_json_lines
@@ -133,6 +133,6 @@ def _head_of(path: str) -> list[dict[str, Any]]:
             value = parse_json(file.read(_DOCUMENT_BYTES_MAX))
     except OSError as error:
         raise_unreadable(path, error, "read")
-    except ValueError:
+    except InvalidLine:
         return []
-    return [value] if isinstance(value, dict) else []
+    return [value]

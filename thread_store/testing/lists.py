@@ -52,12 +52,12 @@ async def _threads_are_listed_newest_first_in_pages(store: ThreadStore) -> None:
 @_check
 async def _entry_tells_what_a_thread_is(store: ThreadStore) -> None:
     """What was typed first, where, how it was started, and whether somebody writes it."""
-    thread = await store.create_thread(SessionMeta(cwd="/work/a", source="exec"))
+    thread = await store.create_thread(SessionMeta(cwd="/srv/a", source="exec"))
     thread.record_nowait(tracks.user_message("fix the\nbug"))
     await thread.sync()
     (live,) = (await store.list_threads()).threads
     told = (live.thread_id, live.title, live.cwd, live.source, live.state)
-    expect_equal(told, (str(thread.thread_id), "fix the bug", "/work/a", "exec", "live"), "the entry")
+    expect_equal(told, (str(thread.thread_id), "fix the bug", "/srv/a", "exec", "live"), "the entry")
     await thread.aclose()
     (ended,) = (await store.list_threads(live=False)).threads
     expect_equal((ended.state, ended.writer), ("ended", None), "the entry of a thread that was closed")
@@ -66,12 +66,12 @@ async def _entry_tells_what_a_thread_is(store: ThreadStore) -> None:
 @_check
 async def _filters_hold_together(store: ThreadStore) -> None:
     """By folder, by what it is called, by how it was started."""
-    await _typed(store, "one", "/work/a")
-    await _typed(store, "two", "/work/a/b", "exec")
-    await _typed(store, "three", "/work/ab")
+    await _typed(store, "one", "/srv/a")
+    await _typed(store, "two", "/srv/a/b", "exec")
+    await _typed(store, "three", "/srv/ab")
     for options, wanted in (
-        ({"cwd": "/work/a"}, ["one"]),
-        ({"under": "/work/a"}, ["two", "one"]),
+        ({"cwd": "/srv/a"}, ["one"]),
+        ({"under": "/srv/a"}, ["two", "one"]),
         ({"under": "/work", "source": "cli"}, ["three", "one"]),
         ({"title": "TWO"}, ["two"]),
         ({"archived": True}, []),

@@ -19,6 +19,9 @@ from thread_store.importing.importer import ImportState
 from thread_store.listing.thread_list import list_threads
 from thread_store.listing.thread_query import ThreadQuery
 from thread_store.locks import ThreadLocks
+from thread_store.titles.session_index import SessionIndex
+from thread_store.upkeep.compression import compress_thread
+from thread_store.upkeep.threads import Place
 
 ROWS = [
     claude(1, "user", "run the tests"),
@@ -139,7 +142,7 @@ def test_records_without_counterpart_are_kept_as_they_are(tmp_path: Path, home: 
     assert done.kept == {"mode": 2}
 
 
-@pytest.mark.case("B1")
+@pytest.mark.case("B01")
 def test_damaged_lines_hide_no_others(tmp_path: Path, home: Path) -> None:
     """Torn, NUL, a scalar, fused with padding: each is named with its line, and the rest is imported."""
     lines = [json.dumps(each).encode() for each in ROWS]
@@ -190,3 +193,59 @@ def test_model_would_see_what_it_saw(tmp_path: Path, home: Path) -> None:
 def _model_items(home: Path, thread_id: str) -> list[bytes]:
     path = Home(home).find_thread(thread_id)
     return [bytes(each.payload) for each in load_model_context(path, Home(home)).items]
+
+
+def test_moved_source_is_the_same_whatever_it_holds(tmp_path: Path, home: Path) -> None:
+    """Where it lay is no part of what it says: kept records, too."""
+    (done,) = take(source(tmp_path, [*ROWS, {"type": "mode", "mode": "plan"}]), home)
+    os.rename(tmp_path / "session.jsonl", tmp_path / "elsewhere.jsonl")
+    (again,) = take(ClaudeCodeReader(str(tmp_path / "elsewhere.jsonl")), home)
+    assert (again.state, again.thread_id) == (ImportState.UNCHANGED, done.thread_id)
+
+
+def test_source_that_tells_no_time_is_one_thread_however_often_it_is_written(
+    tmp_path: Path, home: Path
+) -> None:
+    """The time of the file is no time of the conversation."""
+    rows = [{key: value for key, value in each.items() if key != "timestamp"} for each in ROWS]
+    (first,) = take(source(tmp_path, rows[:4]), home)
+    reader = source(tmp_path, rows)
+    os.utime(reader.path, (9e8, 9e8))
+    (second,) = take(reader, home)
+    assert (second.state, second.thread_id) == (ImportState.GROWN, first.thread_id)
+
+
+def test_compressed_thread_is_expanded_only_to_grow(tmp_path: Path, home: Path) -> None:
+    """What was touched only is compared as it lies."""
+    (done,) = take(source(tmp_path, ROWS[:4]), home)
+    compress_thread(Place.of(Home(home)), done.thread_id, older_than_seconds=0)
+    reader = source(tmp_path, ROWS[:4])
+    os.utime(reader.path, (1, 1))
+    assert take(reader, home)[0].state is ImportState.UNCHANGED
+    assert str(Home(home).find_thread(done.thread_id)).endswith(".zst")
+    assert take(source(tmp_path, ROWS), home, dry_run=True)[0].state is ImportState.GROWN
+    assert take(source(tmp_path, ROWS), home)[0].state is ImportState.GROWN
+    assert said(home, done.thread_id)[-2] == ("agent", "welcome")
+
+
+def test_name_that_was_given_here_stays(tmp_path: Path, home: Path) -> None:
+    """A source that grows names its thread no more."""
+    title = {"type": "custom-title", "customTitle": "theirs"}
+    (done,) = take(source(tmp_path, [*ROWS[:4], title]), home)
+    index = SessionIndex(home)
+    assert index.names()[done.thread_id] == "theirs"
+    index.append(done.thread_id, "ours")
+    take(source(tmp_path, [*ROWS[:4], title, *ROWS[4:]]), home)
+    assert index.names()[done.thread_id] == "ours"
+
+
+@pytest.mark.parametrize("value", ["[" * 120 + "]" * 120, "NaN", '"\\ud800"'])
+def test_record_that_is_hard_to_record_hides_no_other(tmp_path: Path, home: Path, value: str) -> None:
+    """Nested deeply, no JSON, a lone surrogate: kept, or named."""
+    reader = source(tmp_path, ROWS[:4])
+    with open(reader.path, "a") as file:
+        file.write(f'{{"type":"mode","value":{value}}}\n')
+    (done,) = take(reader, home)
+    assert done.state is ImportState.NEW
+    assert len(done.damaged) + done.kept.get("mode", 0) == 1
+    assert ("agent", "all green") in said(home, done.thread_id)
