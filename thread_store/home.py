@@ -24,7 +24,7 @@ from protocol.ids import ThreadId
 from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
 from thread_store.doomed import DoomedFiles
 from thread_store.errors import AmbiguousThread
-from thread_store.looks import LOOKS_MAX, only_earlier
+from thread_store.looks import LOOKS_MAX, only_earlier, places_of
 
 __all__ = ["FRAGMENT_MIN", "Home", "StoredRollout", "looks_like_path", "rollout_rank"]
 
@@ -130,15 +130,18 @@ class Home:
         ]
 
     def _find_again(self, found: StoredRollout) -> StoredRollout | None:
-        """Where it stands by now; None: it went away."""
-        name = found.path.name.removesuffix(".zst")
-        folders = [found.path.parent, self.path / ARCHIVED_FOLDER]
-        if found.name.created is not None:
-            folders.append(self.path / found.name.folder)
-        for _ in range(LOOKS_MAX):
-            for path in (folder / each for folder in folders for each in (name, f"{name}.zst")):
-                if path.is_file() and not path.is_symlink():
-                    return StoredRollout(path, RolloutName.parse(path.name), path.parent == folders[1])
+        """Where it stands by now; None: it went away, or can't be looked at."""
+        folder = str(found.path.parent.relative_to(self.path))
+        for place in [*places_of(folder, found.path.name)] * LOOKS_MAX:
+            path = self.path.joinpath(*place)
+            try:
+                if stat.S_ISREG(os.lstat(path).st_mode):
+                    return StoredRollout(path, RolloutName.parse(path.name), place[0] == ARCHIVED_FOLDER)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self.passed_over.append(RolloutUnreadable(path=path, cause=error, operation="look at"))
+                return None
         return None
 
     def _walk_all(self, seen: dict[Path, _Folder], *, archived: bool) -> Iterator[StoredRollout]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thread_store.looks import only_earlier
+from thread_store.looks import only_earlier, places_of
 
 
 def name_of(path: str) -> str:
@@ -23,3 +23,24 @@ def test_what_only_earlier_looks_saw_is_told_as_the_latest_saw_it() -> None:
 def test_a_single_look_is_all_there_is() -> None:
     """Nothing was seen before."""
     assert only_earlier([["one/a"]], name_of) == []
+
+
+NAME = "rollout-2026-03-04T05-06-07-01960000-aaaa-7000-8000-00000000a001.jsonl"
+
+
+def test_rollout_may_stand_compressed_or_in_the_archive() -> None:
+    """Its own place first."""
+    day = "sessions/2026/03/04"
+    assert [*places_of(day, NAME)] == [
+        (day, NAME),
+        (day, f"{NAME}.zst"),
+        ("archived_sessions", NAME),
+        ("archived_sessions", f"{NAME}.zst"),
+    ]
+
+
+def test_archived_rollout_may_be_back_in_the_folder_of_its_day() -> None:
+    """As its name says."""
+    found = [*places_of("archived_sessions", f"{NAME}.zst")]
+    assert found[0] == ("archived_sessions", f"{NAME}.zst")
+    assert ("sessions/2026/03/04", NAME) in found

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from protocol.errors import InvalidThreadId
 from protocol.ids import ThreadId
 from protocol.timestamps import format_timestamp, milliseconds_of
-from rollout.paths import ARCHIVED_FOLDER, SESSIONS_FOLDER, RolloutName
+from rollout.paths import SESSIONS_FOLDER, RolloutName
 from thread_store.listing.home_files import HomeFiles
 from thread_store.listing.list_index import FileStamp, ListIndex
 from thread_store.listing.rollout_facts import GONE, RolloutFacts
 from thread_store.listing.thread_files import FileRef, StatFile, ThreadFiles
-from thread_store.looks import LOOKS_MAX
+from thread_store.looks import LOOKS_MAX, places_of
 
 if TYPE_CHECKING:
     from thread_store.listing.earlier_state import EarlierState
@@ -47,7 +47,8 @@ class KnownFiles:
         """What the system says of it, also if it was archived, expanded or the like since; None if it is no
         plain file (any more), or can't be looked at.
         """
-        for each in (ref, *_elsewhere(ref)) * LOOKS_MAX:  # it may move while it is looked for
+        for place in [*places_of(ref.folder, ref.name)] * LOOKS_MAX:  # it may move while it is looked for
+            each = FileRef(*place)
             try:
                 status = os.lstat(self._path(each))
             except (FileNotFoundError, NotADirectoryError):
@@ -151,21 +152,6 @@ class KnownFiles:
             for ref in self._files.all_files():
                 self._by_rollout.setdefault(_rollout_id(ref.name) or "", ref)
         return self._by_rollout
-
-
-def _elsewhere(ref: FileRef) -> Iterator[FileRef]:
-    """Where the same rollout may stand by now."""
-    name = RolloutName.parse(ref.name)
-    other = ref.name.removesuffix(".zst") if ref.is_compressed else f"{ref.name}.zst"
-    yield FileRef(ref.folder, other)
-    if not ref.is_archived:
-        folder = ARCHIVED_FOLDER
-    elif name.created is not None:
-        folder = str(name.folder)
-    else:
-        return
-    yield FileRef(folder, ref.name)
-    yield FileRef(folder, other)
 
 
 def _stamp_of(status: StatFile) -> FileStamp:

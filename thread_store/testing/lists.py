@@ -21,7 +21,7 @@ CHECKS: list[Check] = []
 _check = collector(CHECKS)
 
 
-async def _typed(store: ThreadStore, text: str, cwd: str = "/work", source: object = "cli") -> str:
+async def _typed(store: ThreadStore, text: str, cwd: str = "/srv", source: object = "cli") -> str:
     async with await store.create_thread(SessionMeta(cwd=cwd, source=source)) as thread:
         thread.record_nowait(tracks.user_message(text))
     return str(thread.thread_id)
@@ -72,7 +72,7 @@ async def _filters_hold_together(store: ThreadStore) -> None:
     for options, wanted in (
         ({"cwd": "/srv/a"}, ["one"]),
         ({"under": "/srv/a"}, ["two", "one"]),
-        ({"under": "/work", "source": "cli"}, ["three", "one"]),
+        ({"under": "/srv", "source": "cli"}, ["three", "one"]),
         ({"title": "TWO"}, ["two"]),
         ({"archived": True}, []),
     ):
