@@ -275,12 +275,8 @@ class LocalThreads:
         config = self._config_of(config)
         source, child = ThreadId.parse(thread_id), ThreadId.new()
         writing = self._threads.find_writing(source)
-        family = [] if writing is None else [writing]
-        if with_subagents:
-            family = self._threads.find_family(source)
-        goal = Goal.SYNC if mode == "reference" else Goal.FLUSH
-        handed = [hand_over(each, goal) for each in family]
-        synced = [each for each in handed if each is not None] if mode == "reference" else []
+        family = self._threads.find_family(source) if with_subagents else filter(None, [writing])
+        synced = _hand_over_all(family, durably=mode == "reference")
         try:
             path = self.home.find_thread(source)
         except ThreadNotFound:
@@ -556,6 +552,13 @@ class _Release:
             self._lock.release()
         finally:
             self.done.set_result(None)
+
+
+def _hand_over_all(family: Iterable[OpenThread], *, durably: bool) -> list[str]:
+    """Hand what they have accepted to the OS. Returns the files that are on stable storage by that."""
+    goal = Goal.SYNC if durably else Goal.FLUSH
+    handed = [hand_over(each, goal) for each in family]
+    return [each for each in handed if each is not None] if durably else []
 
 
 def read_meta(path: str | os.PathLike[str]) -> SessionMeta:

@@ -137,6 +137,7 @@ def test_calls_without_ids_are_answered_in_order(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.case("B128")
 def test_compaction_is_a_checkpoint(tmp_path: Path) -> None:
     """The boundary is kept, the summary is what the model goes on from."""
     boundary = {

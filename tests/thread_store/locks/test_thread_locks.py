@@ -86,6 +86,7 @@ def is_fenced(lock: WriterLock) -> bool:
     return False
 
 
+@pytest.mark.case("B25")
 def test_lock_file_names_its_holder(locks: ThreadLocks, home: Path) -> None:
     """Pid, host, since and command stand in it, with a random token and a fence."""
     lock = locks.acquire(THREAD)

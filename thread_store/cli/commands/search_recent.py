@@ -64,7 +64,7 @@ def command(context: click.Context, /, pattern: str, **given: Any) -> int:
     Examples:
       rollout search-recent "cancel scope"
       rollout search-recent -e "time(d )?out" --role tool --since 2d -C 2
-      rollout search-recent -l --in . --since ever --archived TODO
+      rollout search-recent -l --in . --since ever --archived deadline
     """
     terminal = terminal_of(context)
     if given["ignore_case"] and given["case_sensitive"]:
