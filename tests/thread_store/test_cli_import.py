@@ -73,7 +73,9 @@ def test_file_of_another_kind_is_refused(rollout: Run, tmp_path: Path) -> None:
     assert done.returncode == ExitCode.DAMAGED
     assert b"x.json" in done.stderr
     assert b"--from" in done.stderr
-    assert rollout("import", str(tmp_path / "none")).returncode == ExitCode.NOT_FOUND
+    missing = rollout("import", str(tmp_path / "none"))
+    assert missing.returncode == ExitCode.USAGE
+    assert b"does not exist" in missing.stderr
 
 
 def test_folder_without_sessions_says_so(rollout: Run, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ _KINDS = ("auto", "claude", "gemini", "pi", "omp", "opencode", "mycodeagent", "a
 
 
 @click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--from", "kind", type=click.Choice(_KINDS), default="auto", help="Whose files they are.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 @shared_options
