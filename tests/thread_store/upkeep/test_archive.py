@@ -147,6 +147,7 @@ def test_other_rollout_of_the_same_name_is_never_replaced(home: Home, place: Pla
     assert twin.read_bytes().endswith(b"something else\n")
 
 
+@pytest.mark.case("B96")
 def test_archive_on_another_disk_is_reached_by_a_copy(home: Home) -> None:
     """Checked before the original goes; mode and time stay."""
     path = write_thread(home, A, turns(1))
